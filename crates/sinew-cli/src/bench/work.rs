@@ -1,0 +1,286 @@
+//! Sinew's side of the workloads, run as a child process.
+
+use std::hint::black_box;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sinew::{JoinHandle, Runtime, spawn, yield_now};
+
+use super::child::{
+    BALANCE_YIELDS, BATCH, FIB, Job, NAP, Rally, Sleepers, Tally, each, fib, memory, report,
+    report_idle, report_spawn_latency, skynet_sum, steady,
+};
+use super::{alloc, threads};
+
+/// Runs one order: `sinew|threads NAME --workers N --scale S`.
+pub fn run(order: Vec<String>) -> ExitCode {
+    let mut words = order.into_iter();
+    let runtime = words.next().unwrap_or_default();
+    let job = match Job::parse(words) {
+        Ok(job) => job,
+        Err(problem) => {
+            eprintln!("sinew __work: {problem}");
+            return ExitCode::from(2);
+        }
+    };
+    let known = match runtime.as_str() {
+        "sinew" => run_on_sinew(&job),
+        "threads" => threads::run(&job),
+        _ => false,
+    };
+    if known {
+        ExitCode::SUCCESS
+    } else {
+        eprintln!("sinew __work: {runtime} has no workload `{}`", job.name);
+        ExitCode::from(3)
+    }
+}
+
+fn run_on_sinew(job: &Job) -> bool {
+    if let Some(yielders) = job.yielders() {
+        yields(job, &runtime(job), yielders);
+        return true;
+    }
+    match job.name.as_str() {
+        "spawn_join" => spawn_join(job, &runtime(job)),
+        "spawn_1m" => spawn_1m(job, &runtime(job)),
+        "skynet_cold" => skynet_cold(job, &runtime(job)),
+        "skynet_warm" => skynet_warm(job, &runtime(job)),
+        "sleep_1m" => sleep_1m(job),
+        "timers_1m" => timers_1m(job),
+        "wake_thread" | "wake_apart" => wake_thread(job),
+        "idle" => idle(job, &runtime(job)),
+        "balance" => balance(job, &runtime(job)),
+        "latency_spawn" => latency_spawn(job, &runtime(job)),
+        "allocs" => allocs(job, &runtime(job)),
+        _ => return false,
+    }
+    true
+}
+
+fn runtime(job: &Job) -> Runtime {
+    Runtime::builder()
+        .workers(job.workers)
+        .build()
+        .expect("the runtime did not start")
+}
+
+fn yields(job: &Job, rt: &Runtime, yielders: u64) {
+    let fibers = yielders * job.workers as u64;
+    let ns = steady(job.target(), |total| {
+        rt.run(|| {
+            let start = Instant::now();
+            let handles: Vec<_> = (0..fibers)
+                .map(|_| {
+                    spawn(move || {
+                        for _ in 0..total / fibers {
+                            yield_now();
+                        }
+                    })
+                })
+                .collect();
+            for handle in handles {
+                handle.join().unwrap();
+            }
+            start.elapsed()
+        })
+    });
+    report("ns", ns);
+}
+
+fn spawn_join(job: &Job, rt: &Runtime) {
+    let ns = steady(job.target(), |n| rt.run(|| spawn_and_join(n)));
+    report("ns", ns);
+}
+
+fn spawn_and_join(n: u64) -> Duration {
+    let start = Instant::now();
+    for i in 0..n {
+        black_box(spawn(move || black_box(i)).join().unwrap());
+    }
+    start.elapsed()
+}
+
+fn spawn_then_join(n: u64) -> Duration {
+    let start = Instant::now();
+    let mut handles = Vec::with_capacity(n as usize);
+    for i in 0..n {
+        handles.push(spawn(move || black_box(i)));
+    }
+    let mut sum = 0;
+    for handle in handles {
+        sum += handle.join().unwrap();
+    }
+    assert_eq!(black_box(sum), n * (n - 1) / 2);
+    start.elapsed()
+}
+
+fn spawn_1m(job: &Job, rt: &Runtime) {
+    let (few, n) = (job.count(100_000), job.count(1_000_000));
+    report("ns_first", each(rt.run(|| spawn_then_join(few)), few));
+    report("ns", each(rt.run(|| spawn_then_join(n)), n));
+    let batches = (n / BATCH).max(1);
+    let took = rt.run(|| (0..batches).map(|_| spawn_then_join(BATCH)).sum());
+    report("ns_batched", each(took, batches * BATCH));
+}
+
+fn skynet_node(first: u64, size: u64) -> u64 {
+    if size == 1 {
+        return first;
+    }
+    let part = size / 10;
+    let children: [JoinHandle<u64>; 10] = std::array::from_fn(|i| {
+        let first = first + i as u64 * part;
+        spawn(move || skynet_node(first, part))
+    });
+    children
+        .into_iter()
+        .map(|child| child.join().unwrap())
+        .sum()
+}
+
+fn skynet(job: &Job, rt: &Runtime) -> f64 {
+    let leaves = job.leaves();
+    let took = rt.run(|| {
+        let start = Instant::now();
+        let sum = spawn(move || skynet_node(0, leaves)).join().unwrap();
+        assert_eq!(sum, skynet_sum(leaves));
+        start.elapsed()
+    });
+    took.as_secs_f64() * 1e3
+}
+
+fn skynet_cold(job: &Job, rt: &Runtime) {
+    report("ms", skynet(job, rt));
+}
+
+fn skynet_warm(job: &Job, rt: &Runtime) {
+    for _ in 0..2 {
+        skynet(job, rt);
+    }
+    report("ms", skynet(job, rt));
+}
+
+/// Rests for two seconds after the end, then reports what memory was kept.
+fn sleep_1m(job: &Job) {
+    let n = job.count(1_000_000);
+    let rt = Runtime::builder()
+        .workers(job.workers)
+        .stack_size(64 * 1024)
+        .build()
+        .expect("the runtime did not start");
+    let at_start = memory();
+    rt.run(|| {
+        // Touched before the scales are set: it is ours, not the fibers'.
+        let mut handles: Vec<Option<JoinHandle<()>>> = (0..n).map(|_| None).collect();
+        let (sleepers, scales) = Sleepers::begin(n);
+        for slot in &mut handles {
+            let sleepers = sleepers.clone();
+            *slot = Some(spawn(move || {
+                sleepers.enter();
+                sinew::sleep(NAP).expect("nobody cancels");
+                sleepers.leave();
+            }));
+        }
+        sleepers.all_spawned();
+        for handle in handles.into_iter().flatten() {
+            handle.join().unwrap();
+        }
+        sleepers.end(scales);
+    });
+    thread::sleep(Duration::from_secs(2));
+    report("bytes_after", memory() as f64 - at_start as f64);
+}
+
+fn timers_1m(job: &Job) {
+    let n = job.count(1_000_000);
+    let (insert, cancel, list) = sinew::bench_internals::timers(n as usize);
+    report("insert_ns", insert);
+    report("cancel_ns", cancel);
+    report("list_ns", list);
+}
+
+fn wake_thread(job: &Job) {
+    Rally::prepare(job);
+    let rt = runtime(job);
+    let rally = Rally::new();
+    let player = rt.spawn({
+        let rally = rally.clone();
+        move || rally.play(sinew::park)
+    });
+    let fiber = player.fiber().clone();
+    rally.serve(job, || fiber.unpark());
+    player.join().unwrap();
+}
+
+fn idle(job: &Job, rt: &Runtime) {
+    let handles: Vec<JoinHandle<()>> = rt.run(|| (0..10_000).map(|_| spawn(sinew::park)).collect());
+    report_idle(job);
+    for handle in &handles {
+        handle.fiber().unpark();
+    }
+    for handle in handles {
+        handle.join().unwrap();
+    }
+}
+
+fn balance(job: &Job, rt: &Runtime) {
+    let n = job.count(100_000);
+    let tally = Arc::new(Tally::default());
+    let took = rt.run(|| {
+        let start = Instant::now();
+        let mut handles = Vec::with_capacity(n as usize);
+        for _ in 0..n {
+            let tally = tally.clone();
+            handles.push(spawn(move || {
+                black_box(fib(black_box(FIB)));
+                tally.book();
+                for _ in 0..BALANCE_YIELDS {
+                    yield_now();
+                }
+            }));
+        }
+        for handle in handles {
+            handle.join().unwrap();
+        }
+        start.elapsed()
+    });
+    report("ms", took.as_secs_f64() * 1e3);
+    report("unevenness", tally.unevenness(job.workers));
+}
+
+fn latency_spawn(job: &Job, rt: &Runtime) {
+    rt.run(|| {
+        report_spawn_latency(job, |started| {
+            spawn(move || started.mark()); // detached
+        });
+    });
+}
+
+fn allocs(job: &Job, rt: &Runtime) {
+    let n = job.count(100_000);
+    let per_spawn = |work: fn(u64)| {
+        let count = rt.run(|| {
+            work(n); // warm up
+            alloc::count_during(|| work(n))
+        });
+        count as f64 / n as f64
+    };
+    report(
+        "small",
+        per_spawn(|n| {
+            spawn_and_join(n);
+        }),
+    );
+    report(
+        "large",
+        per_spawn(|n| {
+            for i in 0..n {
+                let load = [i; 128];
+                black_box(spawn(move || black_box(load)[7]).join().unwrap());
+            }
+        }),
+    );
+}

@@ -1,0 +1,3 @@
+module sinew.rs/rivals
+
+go 1.21

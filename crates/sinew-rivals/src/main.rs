@@ -1,0 +1,52 @@
+//! The workloads of `sinew bench` on other runtimes.
+//!
+//! `rivals RIVAL NAME --workers N --scale S` runs one workload once and prints
+//! its figures; the protocol, the sizes and the shared halves of the workloads
+//! are in `child.rs`, which belongs to `sinew-cli`. Each rival is set up as its
+//! own documentation advises for speed. This is a workspace of its own, so that
+//! nobody who builds or tests Sinew has to build its rivals.
+
+mod on_may;
+mod on_tokio;
+mod raw;
+
+#[path = "../../sinew-cli/src/bench/child.rs"]
+#[allow(dead_code, reason = "sinew-cli uses the rest")]
+mod child;
+
+use std::process::ExitCode;
+
+/// Why nothing was measured.
+pub enum Failure {
+    /// This rival has no such workload.
+    Unknown,
+}
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let rival = args.next().unwrap_or_default();
+    let job = match child::Job::parse(args) {
+        Ok(job) => job,
+        Err(problem) => {
+            eprintln!("rivals: {problem}");
+            return ExitCode::from(2);
+        }
+    };
+    let done = match rival.as_str() {
+        "tokio-ct" => on_tokio::run(&job, on_tokio::Flavour::CurrentThread),
+        "tokio-mt" => on_tokio::run(&job, on_tokio::Flavour::MultiThread),
+        "may" => on_may::run(&job),
+        "raw" => raw::run(&job),
+        _ => {
+            eprintln!("rivals: unknown rival `{rival}`; there are tokio-ct, tokio-mt, may, raw");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Unknown) => {
+            eprintln!("rivals: {rival} has no workload `{}`", job.name);
+            ExitCode::from(3)
+        }
+    }
+}

@@ -1,0 +1,504 @@
+//! The control block: everything the runtime keeps of one fiber.
+//!
+//! 256 bytes, in a slab of their own ([`super::slab`]), which is also the
+//! registry of all fibers. A handle or waker keeps the block alive, never the
+//! stack. Who may touch which field, and when:
+//!
+//! | field                               | written by                           | read by                        |
+//! |-------------------------------------|--------------------------------------|--------------------------------|
+//! | `state`                             | anybody, by its transitions          | anybody                        |
+//! | `id`, `runtime`, `table`, `spawned_at`, flags | who spawns, before `occupy` | anybody with a reference       |
+//! | `slot`                              | see `fiber::slot`                    |                                |
+//! | `context`, `suspender`, `panics`    | the owner (`fiber::state`, inv. 1)   | the owner                      |
+//! | `home`                              | the owner                            | the owner, and hints           |
+//! | `link`                              | the owner, while in an inbox or free | the same                       |
+//! | `reason`, `waits_at`, `priority`    | the fiber, a joiner (`priority`)     | anybody, as a hint             |
+//! | `joiners`                           | under its lock                       | under its lock                 |
+//! | `claimed`                           | who starts it, once                  | who wants to start it          |
+//!
+//! References: one for the handle, one for the run, one for the queue entry of
+//! an unstarted fiber. A joiner may claim an unstarted fiber out of the middle
+//! of a queue; the entry it leaves behind is stale, and its reference keeps the
+//! block until the entry is popped.
+
+use super::priority::Priority;
+use super::reason::WaitReason;
+use super::slot::{Slot, SlotTable};
+use super::state::{State, Wake};
+use crate::primitive::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Lock, Ordering};
+use crate::stack::{Stack, StackClass};
+use crate::util::list::List;
+use std::cell::{Cell, UnsafeCell};
+use std::mem::MaybeUninit;
+use std::panic::Location;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+/// A saved execution: the switch is corosensei's.
+pub(crate) type Context = corosensei::Coroutine<(), (), (), Stack>;
+/// What a running fiber calls to leave its stack.
+pub(crate) type Suspender = corosensei::Yielder<(), ()>;
+
+/// The size of a block.
+pub(crate) const BLOCK_BYTES: usize = 256;
+/// Closures and outcomes up to this size need no allocation.
+pub(crate) const INLINE_BYTES: usize = BLOCK_BYTES - size_of::<Head>();
+/// And up to this alignment.
+pub(crate) const INLINE_ALIGN: usize = 16;
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Block>() == BLOCK_BYTES && INLINE_BYTES >= 64);
+
+/// How the layers above put a woken fiber back and reuse its block.
+pub(crate) struct Ops {
+    /// Puts a fiber that the caller owns into a queue.
+    pub(crate) enqueue: unsafe fn(NonNull<Block>),
+    /// Takes a block without references back.
+    pub(crate) recycle: unsafe fn(NonNull<Block>),
+}
+
+/// What few fibers have, apart.
+pub(crate) struct Extras {
+    pub(crate) name: Option<Arc<str>>,
+}
+
+/// How a fiber was asked to be; never changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kind {
+    /// Does not keep its runtime alive.
+    pub(crate) daemon: bool,
+    /// Never leaves the worker it was spawned on.
+    pub(crate) local: bool,
+    /// May change workers also after it started.
+    pub(crate) migratable: bool,
+    /// Runs on a pool thread, without a stack of ours.
+    pub(crate) on_pool: bool,
+}
+
+#[repr(C, align(16))]
+struct Head {
+    state: State,
+    id: AtomicU64,
+    link: AtomicPtr<Block>,
+    home: AtomicPtr<()>,
+    runtime: AtomicPtr<()>,
+    ops: Cell<Option<&'static Ops>>,
+    table: Cell<Option<&'static SlotTable>>,
+    context: UnsafeCell<MaybeUninit<Context>>,
+    suspender: Cell<*const Suspender>,
+    joiners: Lock<List>,
+    spawned_at: AtomicPtr<Location<'static>>,
+    waits_at: AtomicPtr<Location<'static>>,
+    extras: AtomicPtr<Extras>,
+    priority: AtomicU8,
+    base_priority: Cell<Priority>,
+    reason: AtomicU8,
+    class: Cell<StackClass>,
+    kind: Cell<Kind>,
+    claimed: AtomicBool,
+    has_context: Cell<bool>,
+    entry_merged: Cell<bool>,
+    timer_armed: Cell<bool>,
+    no_suspend: Cell<u16>,
+    panics: Cell<u16>,
+}
+
+/// One fiber; see the module header.
+#[repr(C, align(64))]
+pub(crate) struct Block {
+    head: Head,
+    slot: UnsafeCell<MaybeUninit<[u8; INLINE_BYTES]>>,
+}
+
+// SAFETY: every field is atomic, locked, or touched by one owner at a time as
+// the table of the module header says; ownership moves by Release/Acquire pairs
+// of the state word.
+unsafe impl Sync for Block {}
+// SAFETY: as above; a block is not tied to the thread that made it.
+unsafe impl Send for Block {}
+
+/// What a new fiber is made of.
+pub(crate) struct Birth {
+    pub(crate) runtime: NonNull<()>,
+    pub(crate) ops: &'static Ops,
+    pub(crate) class: StackClass,
+    pub(crate) priority: Priority,
+    pub(crate) kind: Kind,
+    pub(crate) name: Option<Arc<str>>,
+    pub(crate) spawned_at: &'static Location<'static>,
+}
+
+impl Block {
+    /// Fills a vacant block; two or three references as the header says.
+    ///
+    /// # Safety
+    ///
+    /// The caller got the block from the slab and nobody else knows it.
+    pub(crate) unsafe fn occupy<F: FnOnce() -> T, T>(&self, birth: Birth, closure: F) {
+        let head = &self.head;
+        // Relaxed throughout: `State::occupy` publishes them with Release.
+        head.link.store(ptr::null_mut(), Ordering::Relaxed);
+        head.home.store(ptr::null_mut(), Ordering::Relaxed);
+        head.runtime.store(birth.runtime.as_ptr(), Ordering::Relaxed);
+        head.ops.set(Some(birth.ops));
+        head.table.set(Some(Slot::<F, T>::TABLE));
+        head.spawned_at
+            .store(ptr::from_ref(birth.spawned_at).cast_mut(), Ordering::Relaxed);
+        head.waits_at.store(ptr::null_mut(), Ordering::Relaxed);
+        let extras = match birth.name {
+            None => ptr::null_mut(),
+            name => Box::into_raw(Box::new(Extras { name })),
+        };
+        head.extras.store(extras, Ordering::Relaxed);
+        head.priority.store(birth.priority as u8, Ordering::Relaxed);
+        head.base_priority.set(birth.priority);
+        head.reason.store(WaitReason::None as u8, Ordering::Relaxed);
+        head.class.set(birth.class);
+        head.kind.set(birth.kind);
+        // A pool's task is nobody's to start but a pool thread's.
+        head.claimed.store(birth.kind.on_pool, Ordering::Relaxed);
+        head.has_context.set(false);
+        head.entry_merged.set(false);
+        head.timer_armed.set(false);
+        head.no_suspend.set(0);
+        head.panics.set(0);
+        // SAFETY: a vacant block's slot holds nothing, and we own the block.
+        unsafe { Slot::<F, T>::put(self.slot(), closure) };
+        head.state.occupy(if birth.kind.on_pool { 2 } else { 3 });
+    }
+
+    pub(crate) fn state(&self) -> &State {
+        &self.head.state
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        // Relaxed: constant while there are references.
+        self.head.id.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_id(&self, id: u64) {
+        // Relaxed: published by `State::occupy`.
+        self.head.id.store(id, Ordering::Relaxed);
+    }
+
+    /// The link of whichever list the owner put the block into.
+    pub(crate) fn link(&self) -> &AtomicPtr<Block> {
+        &self.head.link
+    }
+
+    /// The runtime it belongs to, as the layer that knows its type stored it.
+    pub(crate) fn runtime(&self) -> *mut () {
+        // Relaxed: constant while there are references.
+        self.head.runtime.load(Ordering::Relaxed)
+    }
+
+    /// The worker it is on, if it has one yet.
+    ///
+    /// Relaxed: exact for the owner, which got the block through an Acquire; a
+    /// hint for everybody else.
+    pub(crate) fn home(&self) -> *mut () {
+        self.head.home.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_home(&self, worker: *mut ()) {
+        self.head.home.store(worker, Ordering::Relaxed);
+    }
+
+    pub(crate) fn table(&self) -> &'static SlotTable {
+        self.head.table.get().expect("an occupied block has a table")
+    }
+
+    pub(crate) fn slot(&self) -> *mut u8 {
+        self.slot.get().cast()
+    }
+
+    /// The saved execution; for the owner.
+    pub(crate) fn context(&self) -> *mut MaybeUninit<Context> {
+        self.head.context.get()
+    }
+
+    pub(crate) fn has_context(&self) -> bool {
+        self.head.has_context.get()
+    }
+
+    pub(crate) fn set_has_context(&self, has: bool) {
+        self.head.has_context.set(has);
+    }
+
+    pub(crate) fn suspender(&self) -> *const Suspender {
+        self.head.suspender.get()
+    }
+
+    pub(crate) fn set_suspender(&self, suspender: *const Suspender) {
+        self.head.suspender.set(suspender);
+    }
+
+    /// Those who wait for its end.
+    pub(crate) fn joiners(&self) -> &Lock<List> {
+        &self.head.joiners
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.head.kind.get()
+    }
+
+    pub(crate) fn class(&self) -> StackClass {
+        self.head.class.get()
+    }
+
+    pub(crate) fn priority(&self) -> Priority {
+        // Relaxed: a hint for the choice of a queue.
+        Priority::from_byte(self.head.priority.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn base_priority(&self) -> Priority {
+        self.head.base_priority.get()
+    }
+
+    /// Raises the priority; false if it was as high already.
+    pub(crate) fn raise_priority(&self, to: Priority) -> bool {
+        // Relaxed: as above.
+        self.head.priority.fetch_max(to as u8, Ordering::Relaxed) < to as u8
+    }
+
+    pub(crate) fn set_priority(&self, to: Priority) {
+        self.head.priority.store(to as u8, Ordering::Relaxed);
+    }
+
+    /// Says why and where the fiber is about to wait.
+    pub(crate) fn set_wait(&self, reason: WaitReason, at: &'static Location<'static>) {
+        // Relaxed: read by dumps as a hint.
+        self.head.reason.store(reason as u8, Ordering::Relaxed);
+        self.head
+            .waits_at
+            .store(ptr::from_ref(at).cast_mut(), Ordering::Relaxed);
+    }
+
+    /// Says that the wait is over; where it was stays known.
+    pub(crate) fn clear_wait(&self) {
+        self.head
+            .reason
+            .store(WaitReason::None as u8, Ordering::Relaxed);
+    }
+
+    pub(crate) fn wait_reason(&self) -> WaitReason {
+        WaitReason::from_byte(self.head.reason.load(Ordering::Relaxed))
+    }
+
+    /// Where it waits, or waited last.
+    pub(crate) fn waits_at(&self) -> Option<&'static Location<'static>> {
+        // SAFETY: only ever null or a `&'static Location`.
+        unsafe { self.head.waits_at.load(Ordering::Relaxed).as_ref() }
+    }
+
+    pub(crate) fn spawned_at(&self) -> Option<&'static Location<'static>> {
+        // SAFETY: only ever null or a `&'static Location`.
+        unsafe { self.head.spawned_at.load(Ordering::Relaxed).as_ref() }
+    }
+
+    /// Claims the right to start the fiber; true for exactly one caller.
+    ///
+    /// `shared` says whether another worker could try as well.
+    pub(crate) fn claim_start(&self, shared: bool) -> bool {
+        // Relaxed load and store with one worker: nobody else calls this.
+        if self.head.claimed.load(Ordering::Relaxed) {
+            return false;
+        }
+        if !shared {
+            self.head.claimed.store(true, Ordering::Relaxed);
+            return true;
+        }
+        // Acquire: the closure was published by the queue's own Release; this
+        // orders our use after a loser's look. Release: nothing to publish.
+        !self.head.claimed.swap(true, Ordering::Acquire)
+    }
+
+    /// Keeps joiners from claiming it while its `link` is in use by an inbox.
+    pub(crate) fn close_for_claim(&self) {
+        // Relaxed: published by the inbox.
+        self.head.claimed.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets a joiner claim it again, out of a queue.
+    pub(crate) fn open_for_claim(&self) {
+        // Release: whoever claims it sees that the inbox is done with `link`;
+        // pairs with the Acquire in `claim_start`.
+        self.head.claimed.store(false, Ordering::Release);
+    }
+
+    pub(crate) fn is_claimed(&self) -> bool {
+        self.head.claimed.load(Ordering::Relaxed)
+    }
+
+    /// Whether the reference of the queue entry was taken over by the run.
+    pub(crate) fn entry_merged(&self) -> bool {
+        self.head.entry_merged.get()
+    }
+
+    pub(crate) fn merge_entry(&self) {
+        self.head.entry_merged.set(true);
+    }
+
+    /// Whether a timer in a worker's wheel holds the fiber to that worker.
+    pub(crate) fn timer_armed(&self) -> bool {
+        self.head.timer_armed.get()
+    }
+
+    pub(crate) fn set_timer_armed(&self, armed: bool) {
+        self.head.timer_armed.set(armed);
+    }
+
+    /// How many `no_suspend` closures the fiber is in.
+    pub(crate) fn no_suspend(&self) -> &Cell<u16> {
+        &self.head.no_suspend
+    }
+
+    /// How many of its panics are not counted by the thread at the moment.
+    pub(crate) fn panics(&self) -> &Cell<u16> {
+        &self.head.panics
+    }
+
+    /// The extras, valid while the block is occupied; see `slab::with_extras`.
+    pub(crate) fn extras(&self) -> *mut Extras {
+        self.head.extras.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn take_extras(&self) -> *mut Extras {
+        self.head.extras.swap(ptr::null_mut(), Ordering::Relaxed)
+    }
+
+    fn ops(&self) -> &'static Ops {
+        self.head.ops.get().expect("an occupied block has ops")
+    }
+
+    /// Follows a wake up: enqueues the fiber if that fell to the caller.
+    ///
+    /// # Safety
+    ///
+    /// `wake` is the answer of this block's state word to the caller.
+    pub(crate) unsafe fn follow(&self, wake: Wake) {
+        if wake == Wake::Enqueue {
+            // SAFETY: `Enqueue` made the caller the owner (state, invariant 3).
+            unsafe { (self.ops().enqueue)(NonNull::from(self)) };
+        }
+    }
+}
+
+/// An owned reference to a block: keeps the memory, not the stack.
+pub(crate) struct BlockRef(NonNull<Block>);
+
+// SAFETY: a block is `Send + Sync`, and the count is atomic.
+unsafe impl Send for BlockRef {}
+// SAFETY: as above.
+unsafe impl Sync for BlockRef {}
+
+impl BlockRef {
+    /// Takes over a reference that is counted already.
+    ///
+    /// # Safety
+    ///
+    /// The caller owns one reference and gives it up.
+    pub(crate) unsafe fn from_counted(block: NonNull<Block>) -> Self {
+        Self(block)
+    }
+
+    /// Makes a new reference.
+    ///
+    /// # Safety
+    ///
+    /// The block is occupied, and stays so until this returns.
+    pub(crate) unsafe fn acquire(block: NonNull<Block>) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { block.as_ref() }.state().acquire();
+        Self(block)
+    }
+
+    /// Gives the counted reference to the caller.
+    pub(crate) fn into_counted(self) -> NonNull<Block> {
+        let block = self.0;
+        std::mem::forget(self);
+        block
+    }
+
+    pub(crate) fn as_ptr(&self) -> NonNull<Block> {
+        self.0
+    }
+}
+
+impl std::ops::Deref for BlockRef {
+    type Target = Block;
+    fn deref(&self) -> &Block {
+        // SAFETY: our reference keeps the block occupied.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Clone for BlockRef {
+    fn clone(&self) -> Self {
+        // SAFETY: `self` keeps it occupied.
+        unsafe { Self::acquire(self.0) }
+    }
+}
+
+impl Drop for BlockRef {
+    fn drop(&mut self) {
+        // SAFETY: we own one reference.
+        unsafe { release(self.0, 1) };
+    }
+}
+
+/// Gives `count` references up, and the block if they were the last.
+///
+/// # Safety
+///
+/// The caller owns that many references and uses none of them again.
+pub(crate) unsafe fn release(block: NonNull<Block>, count: u64) {
+    // SAFETY: occupied until our references are gone.
+    let held = unsafe { block.as_ref() };
+    let ops = held.ops();
+    if held.state().release(count) {
+        // SAFETY: nobody else has a reference; closure and outcome were dropped
+        // before (`fiber::slot`), so this frees raw memory only.
+        unsafe { (ops.recycle)(block) };
+    }
+}
+
+impl Block {
+    /// A vacant block, as the slab makes them.
+    pub(crate) fn vacant() -> Self {
+        Self {
+            head: Head {
+                state: State::vacant(),
+                id: AtomicU64::new(0),
+                link: AtomicPtr::new(ptr::null_mut()),
+                home: AtomicPtr::new(ptr::null_mut()),
+                runtime: AtomicPtr::new(ptr::null_mut()),
+                ops: Cell::new(None),
+                table: Cell::new(None),
+                context: UnsafeCell::new(MaybeUninit::uninit()),
+                suspender: Cell::new(ptr::null()),
+                joiners: Lock::new(List::new()),
+                spawned_at: AtomicPtr::new(ptr::null_mut()),
+                waits_at: AtomicPtr::new(ptr::null_mut()),
+                extras: AtomicPtr::new(ptr::null_mut()),
+                priority: AtomicU8::new(0),
+                base_priority: Cell::new(Priority::Normal),
+                reason: AtomicU8::new(0),
+                class: Cell::new(StackClass::SMALLEST),
+                kind: Cell::new(Kind {
+                    daemon: false,
+                    local: false,
+                    migratable: false,
+                    on_pool: false,
+                }),
+                claimed: AtomicBool::new(false),
+                has_context: Cell::new(false),
+                entry_merged: Cell::new(false),
+                timer_armed: Cell::new(false),
+                no_suspend: Cell::new(0),
+                panics: Cell::new(0),
+            },
+            slot: UnsafeCell::new(MaybeUninit::uninit()),
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! What a fiber is: its control block, its state word, and what it carries.
+//!
+//! Nothing here knows of workers or queues: the layers above put a woken fiber
+//! back through [`Ops`], a table of two functions.
+
+mod block;
+mod priority;
+mod proxy;
+mod reason;
+pub(crate) mod slab;
+mod slot;
+mod state;
+
+#[cfg(all(test, loom))]
+mod loom_tests;
+
+pub(crate) use block::{Birth, Block, BlockRef, Context, Extras, Kind, Ops, Suspender, release};
+pub use priority::Priority;
+pub(crate) use proxy::ThreadProxy;
+pub use reason::WaitReason;
+pub(crate) use slot::{Begin, Outcome, TakeOutcome, taker};
+pub(crate) use state::{Completed, Detached, Park, Wake};

@@ -1,0 +1,34 @@
+//! Four levels of urgency.
+
+/// How urgent a fiber is; higher ones run first.
+///
+/// Lower levels are never starved: after a bounded number of switches one of
+/// them gets its turn. Whoever waits in `join` for a fiber of lower priority
+/// lends it its own until it has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Priority {
+    /// Background work.
+    Low = 0,
+    /// What every fiber gets unless told otherwise.
+    #[default]
+    Normal = 1,
+    /// Ahead of ordinary work.
+    High = 2,
+    /// Ahead of everything; for short, rare work.
+    Critical = 3,
+}
+
+impl Priority {
+    /// How many levels there are.
+    pub(crate) const LEVELS: usize = 4;
+
+    pub(crate) fn from_byte(byte: u8) -> Self {
+        match byte {
+            0 => Self::Low,
+            2 => Self::High,
+            3 => Self::Critical,
+            _ => Self::Normal,
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What stands for an OS thread where a fiber is expected.
+//!
+//! A thread gets its proxy at first use. It speaks the same two kinds of wake
+//! as a fiber (`fiber::state`): a notification for a claimed wait, which the
+//! thread takes before it leaves that wait, and nudges. Here "off the CPU" is
+//! a futex wait on the same word.
+//!
+//! Invariant (saved first, for threads): `SLEEPING` is set by the thread itself
+//! before it waits on the word with `SLEEPING` as the expected value; a waker
+//! that changes the word makes that wait return at once or wakes it.
+
+use crate::sys::futex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Instant;
+
+const SLEEPING: u32 = 1 << 0;
+const NOTIFIED: u32 = 1 << 1;
+const NUDGE: u32 = 1 << 2;
+const TOKEN: u32 = 1 << 3;
+const POLL: u32 = 1 << 4;
+const WAKE: u32 = NOTIFIED | NUDGE;
+
+/// Ids of proxies: apart from those of fibers by the top bit.
+static NEXT_ID: AtomicU64 = AtomicU64::new(1 << 63);
+
+/// One thread; see the module header.
+pub(crate) struct ThreadProxy {
+    word: AtomicU32,
+    ended: AtomicBool,
+    id: u64,
+    name: Option<Arc<str>>,
+}
+
+impl ThreadProxy {
+    /// The proxy of the calling thread; `sched::current` keeps it.
+    pub(crate) fn of_current_thread() -> Arc<Self> {
+        let thread = std::thread::current();
+        Arc::new(Self {
+            word: AtomicU32::new(0),
+            ended: AtomicBool::new(false),
+            // Relaxed: only uniqueness matters.
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            name: thread.name().map(Arc::from),
+        })
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// Whether the thread has ended, or is about to.
+    pub(crate) fn has_ended(&self) -> bool {
+        // Acquire: what the thread did comes before.
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// The thread destroys its locals.
+    pub(crate) fn set_ended(&self) {
+        self.ended.store(true, Ordering::Release);
+    }
+
+    /// Delivers the notification that follows a won claim.
+    pub(crate) fn notify(&self) {
+        self.wake_by(NOTIFIED);
+    }
+
+    /// Leaves the token that `park` takes.
+    pub(crate) fn unpark(&self) {
+        self.wake_by(NUDGE | TOKEN);
+    }
+
+    /// Leaves word that a future polled by this thread may go on.
+    pub(crate) fn wake_poll(&self) {
+        self.wake_by(NUDGE | POLL);
+    }
+
+    fn wake_by(&self, bits: u32) {
+        let word: *const AtomicU32 = &self.word;
+        // Release: pairs with the Acquire in `take_wakes`, `take_token` and
+        // `take_poll`.
+        let before = self.word.fetch_or(bits, Ordering::Release);
+        if before & SLEEPING != 0 && before & WAKE == 0 {
+            // After a notification the thread may be gone: see `wake_one`.
+            futex::wake_one(word);
+        }
+    }
+
+    /// Sleeps until woken or until `deadline`; the thread itself calls this.
+    pub(crate) fn sleep(&self, deadline: Option<Instant>) {
+        // Relaxed: `take_wakes` acquires what the waker wrote.
+        let before = self.word.fetch_or(SLEEPING, Ordering::Relaxed);
+        if before & WAKE == 0 {
+            let timeout = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            futex::wait(&self.word, before | SLEEPING, timeout);
+        }
+        self.word.fetch_and(!SLEEPING, Ordering::Relaxed);
+    }
+
+    /// Takes the wakes that came; true if the notification was among them.
+    pub(crate) fn take_wakes(&self) -> bool {
+        // Acquire: pairs with `wake_by`.
+        self.word.fetch_and(!WAKE, Ordering::Acquire) & NOTIFIED != 0
+    }
+
+    /// Takes the `unpark` token, if there is one.
+    pub(crate) fn take_token(&self) -> bool {
+        // Acquire: pairs with `wake_by`.
+        self.word.fetch_and(!TOKEN, Ordering::Acquire) & TOKEN != 0
+    }
+
+    /// Takes the word of `block_on`'s waker.
+    pub(crate) fn take_poll(&self) -> bool {
+        // Acquire: pairs with `wake_by`.
+        self.word.fetch_and(!POLL, Ordering::Acquire) & POLL != 0
+    }
+
+    /// Puts it back for an outer `block_on` of the same thread.
+    pub(crate) fn return_poll(&self) {
+        // Relaxed: the thread tells itself.
+        self.word.fetch_or(POLL, Ordering::Relaxed);
+    }
+}

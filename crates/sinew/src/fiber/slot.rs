@@ -1,0 +1,172 @@
+//! A fiber's closure and, later, its outcome: one slot, used twice.
+//!
+//! The closure is moved out onto the fiber's stack before the outcome is
+//! written, so both can share the memory: a union that sits inside the control
+//! block if it fits, else in one box. Small closures cost no allocation, all
+//! others at most one.
+//!
+//! ```text
+//!   spawn            first frame              join or drop
+//!   write closure ─► take closure, run it,    take outcome
+//!                    write outcome         ─► free the box, if any
+//! ```
+//!
+//! Invariant (slot): the slot holds the closure until the fiber is claimed for
+//! its start, nothing while the body runs, the outcome from then until its
+//! owner (`fiber::state`, invariant 4) takes it, and nothing after.
+
+use crate::error::{Failure, JoinError};
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What `join` returns.
+pub(crate) type Outcome<T> = Result<T, JoinError>;
+
+union Contents<F, T> {
+    closure: ManuallyDrop<F>,
+    outcome: ManuallyDrop<Outcome<T>>,
+}
+
+/// How a fiber begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Begin {
+    /// Run the closure.
+    Run,
+    /// It was cancelled before it ran: drop the closure.
+    DropUnrun,
+}
+
+/// What can be done with a slot whose types were forgotten.
+pub(crate) struct SlotTable {
+    /// Takes the closure, runs or drops it, stores the outcome. User code.
+    pub(crate) begin: unsafe fn(*mut u8, Begin),
+    /// Drops the outcome and frees the box. User code.
+    pub(crate) drop_outcome: unsafe fn(*mut u8),
+    /// Replaces the closure, which is leaked, by [`Failure::NoStack`].
+    pub(crate) fail_no_stack: unsafe fn(*mut u8),
+}
+
+/// The typed view of a slot.
+pub(crate) struct Slot<F, T>(std::marker::PhantomData<(F, T)>);
+
+impl<F: FnOnce() -> T, T> Slot<F, T> {
+    pub(crate) const TABLE: &'static SlotTable = &SlotTable {
+        begin: Self::begin,
+        drop_outcome: Self::drop_outcome,
+        fail_no_stack: Self::fail_no_stack,
+    };
+
+    const INLINE: bool = size_of::<Contents<F, T>>() <= super::block::INLINE_BYTES
+        && align_of::<Contents<F, T>>() <= super::block::INLINE_ALIGN;
+
+    /// Stores `closure`.
+    ///
+    /// # Safety
+    ///
+    /// `at` is the slot of a block that nobody else uses, and holds nothing.
+    pub(crate) unsafe fn put(at: *mut u8, closure: F) {
+        let contents = Contents {
+            closure: ManuallyDrop::new(closure),
+        };
+        if Self::INLINE {
+            // SAFETY: it fits by size and alignment (INLINE), and is ours.
+            unsafe { at.cast::<Contents<F, T>>().write(contents) };
+        } else {
+            let boxed = Box::into_raw(Box::new(contents));
+            // SAFETY: a slot holds and aligns at least a pointer, and is ours.
+            unsafe { at.cast::<*mut Contents<F, T>>().write(boxed) };
+        }
+    }
+
+    /// # Safety
+    ///
+    /// `at` is a slot that `put` of these very types has filled.
+    unsafe fn contents(at: *mut u8) -> *mut Contents<F, T> {
+        if Self::INLINE {
+            at.cast()
+        } else {
+            // SAFETY: `put` wrote a pointer there.
+            unsafe { at.cast::<*mut Contents<F, T>>().read() }
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The slot holds the closure, and the caller owns it.
+    unsafe fn begin(at: *mut u8, begin: Begin) {
+        // SAFETY: the caller's promise; the closure is taken exactly once.
+        let closure = unsafe { ManuallyDrop::take(&mut (*Self::contents(at)).closure) };
+        let outcome = match begin {
+            Begin::Run => catch_unwind(AssertUnwindSafe(closure)),
+            Begin::DropUnrun => {
+                match catch_unwind(AssertUnwindSafe(move || drop(closure))) {
+                    Ok(()) => {
+                        // SAFETY: the slot is empty now and still ours.
+                        unsafe { Self::store(at, Err(JoinError(Failure::Cancelled))) };
+                        return;
+                    }
+                    Err(payload) => Err(payload),
+                }
+            }
+        };
+        let outcome = outcome.map_err(|payload| JoinError(Failure::Panic(payload)));
+        // SAFETY: the slot is empty now and still ours.
+        unsafe { Self::store(at, outcome) };
+    }
+
+    /// # Safety
+    ///
+    /// The slot holds nothing, and the caller owns it.
+    unsafe fn store(at: *mut u8, outcome: Outcome<T>) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            Self::contents(at).write(Contents {
+                outcome: ManuallyDrop::new(outcome),
+            });
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The slot holds the closure, and the caller owns it.
+    unsafe fn fail_no_stack(at: *mut u8) {
+        // SAFETY: the closure is overwritten, that is leaked: dropping it is
+        // user code, which only runs on a fiber's stack, and there is none.
+        unsafe { Self::store(at, Err(JoinError(Failure::NoStack))) };
+    }
+
+    /// # Safety
+    ///
+    /// The slot holds the outcome, and the caller owns it.
+    unsafe fn drop_outcome(at: *mut u8) {
+        // SAFETY: the caller's promise.
+        drop(unsafe { take_outcome::<F, T>(at) });
+    }
+}
+
+/// Takes the outcome out and frees the box, if there is one.
+///
+/// # Safety
+///
+/// The slot was filled by `Slot::<F, T>::put`, holds the outcome, and the
+/// caller owns it.
+unsafe fn take_outcome<F: FnOnce() -> T, T>(at: *mut u8) -> Outcome<T> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let contents = Slot::<F, T>::contents(at);
+        let outcome = ManuallyDrop::take(&mut (*contents).outcome);
+        if !Slot::<F, T>::INLINE {
+            // A union drops nothing by itself: this frees the box alone.
+            drop(Box::from_raw(contents));
+        }
+        outcome
+    }
+}
+
+/// How a handle, which has forgotten the closure's type, takes the outcome.
+pub(crate) type TakeOutcome<T> = unsafe fn(*mut u8) -> Outcome<T>;
+
+/// The function that takes an outcome out of a slot of these types.
+pub(crate) fn taker<F: FnOnce() -> T, T>() -> TakeOutcome<T> {
+    take_outcome::<F, T>
+}

@@ -1,0 +1,374 @@
+//! The state word: one atomic that says who owns a fiber.
+//!
+//! A wake may come before, during or after the park it is meant for, from any
+//! thread. If "it waits" and "it was woken" were two words, a waker could read
+//! the first before it changed and write the second too late. So they are bits
+//! of one word, and each question is answered by the read-modify-write that
+//! changes it.
+//!
+//! ```text
+//!  63                          16 15      9   8        7       6     5     4      3      2        1        0
+//! +------------------------------+----------+--------+---------+------+------+-------+-------+----------+----------+--------+
+//! |       references (48)        | reserved | HANDLE | WAITERS | LOOK | POLL | TOKEN | NUDGE | NOTIFIED | COMPLETE | PARKED |
+//! +------------------------------+----------+--------+---------+------+------+-------+-------+----------+----------+--------+
+//! ```
+//!
+//! | `PARKED` | `NOTIFIED` or `NUDGE` | meaning                        | owner of the saved context |
+//! |----------|-----------------------|--------------------------------|----------------------------|
+//! | 0        | any                   | runs, or is in a queue         | that worker or queue       |
+//! | 1        | 0                     | off its stack, nobody woke it  | nobody: the next waker     |
+//! | 1        | 1                     | woken, on its way to a worker  | who set the first wake bit |
+//!
+//! There are two kinds of wake. A *notification* ([`State::notify`]) follows a
+//! won claim of a wait (`wait::outcome`): each won claim sends exactly one, and
+//! the waiter does not leave its wait before it took it. So the notifier needs
+//! no reference: the fiber cannot end before the notification arrived. A *nudge*
+//! ([`State::nudge`]) says "look again" (an `unpark` token, a cancellation, a
+//! raised priority, a `Waker`); it may come at any time, so its sender holds a
+//! reference.
+//!
+//! Invariant 1 (owner): only its owner touches a fiber's context and queue entry;
+//! ownership moves only by the transitions of this file.
+//! Invariant 2 (saved first): `PARKED` is set by the worker after the context
+//! was saved, never by the fiber itself.
+//! Invariant 3 (one enqueues): of all wakers of one park exactly one is told
+//! [`Wake::Enqueue`], or the parking worker is told [`Park::Awake`].
+//! Invariant 4 (result): before `COMPLETE` the task slot belongs to the fiber;
+//! from then on to the handle if `HANDLE` was set at that moment, else still to
+//! the fiber.
+//! Invariant 5 (memory): the block is freed by whoever takes the last reference.
+
+use crate::primitive::{AtomicU64, Ordering, fence};
+use std::fmt;
+
+/// Off its stack, context saved.
+const PARKED: u64 = 1 << 0;
+/// Body ended and outcome stored.
+const COMPLETE: u64 = 1 << 1;
+/// The claimed wait may end.
+const NOTIFIED: u64 = 1 << 2;
+/// Something else changed: look again.
+const NUDGE: u64 = 1 << 3;
+/// The token of `unpark`.
+const TOKEN: u64 = 1 << 4;
+/// A waker made by `block_on` was woken.
+const POLL: u64 = 1 << 5;
+/// A frame of this fiber was cancelled.
+const LOOK: u64 = 1 << 6;
+/// Somebody is, or was, in the list of those who wait for its end.
+const WAITERS: u64 = 1 << 7;
+/// A `JoinHandle` exists and may take the outcome.
+const HANDLE: u64 = 1 << 8;
+/// One reference.
+const REF: u64 = 1 << 16;
+
+/// The bits that end a park.
+const WAKE: u64 = NOTIFIED | NUDGE;
+
+/// What a waker must do next.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a fiber told to be enqueued and not enqueued never runs again"]
+pub(crate) enum Wake {
+    /// The fiber is ours now: put it into a queue.
+    Enqueue,
+    /// It runs, is queued, was woken by another, or has ended.
+    Nothing,
+}
+
+/// What the worker that parked a fiber must do next.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a fiber that stayed awake must be run again"]
+pub(crate) enum Park {
+    /// Somebody else's now; do not touch it again.
+    Asleep,
+    /// A wake came first: it is still ours and must run again.
+    Awake,
+}
+
+/// Who drops the outcome of a fiber.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "the outcome leaks if nobody drops it"]
+pub(crate) enum Completed {
+    /// A handle exists: it takes the outcome, or drops it.
+    ForHandle {
+        /// Somebody waits for the end.
+        waiters: bool,
+    },
+    /// No handle: the fiber drops the outcome itself.
+    ForNobody {
+        /// Somebody waits for the end.
+        waiters: bool,
+    },
+}
+
+/// What the end of a handle leaves to do.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "the outcome leaks if nobody drops it"]
+pub(crate) enum Detached {
+    /// The fiber goes on and will drop its outcome itself.
+    Running,
+    /// It had completed: the caller drops the outcome.
+    OutcomeIsOurs,
+}
+
+/// A copy of the word at one moment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Snapshot(u64);
+
+impl Snapshot {
+    pub(crate) fn notified(self) -> bool {
+        self.0 & NOTIFIED != 0
+    }
+    pub(crate) fn nudged(self) -> bool {
+        self.0 & NUDGE != 0
+    }
+    pub(crate) fn woken(self) -> bool {
+        self.0 & WAKE != 0
+    }
+    pub(crate) fn parked(self) -> bool {
+        self.0 & PARKED != 0
+    }
+    pub(crate) fn token(self) -> bool {
+        self.0 & TOKEN != 0
+    }
+    pub(crate) fn poll(self) -> bool {
+        self.0 & POLL != 0
+    }
+    pub(crate) fn look(self) -> bool {
+        self.0 & LOOK != 0
+    }
+    pub(crate) fn complete(self) -> bool {
+        self.0 & COMPLETE != 0
+    }
+    pub(crate) fn references(self) -> u64 {
+        self.0 / REF
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bit = |mask| self.0 & mask != 0;
+        f.debug_struct("Snapshot")
+            .field("parked", &self.parked())
+            .field("complete", &self.complete())
+            .field("notified", &self.notified())
+            .field("nudge", &self.nudged())
+            .field("token", &self.token())
+            .field("poll", &self.poll())
+            .field("look", &self.look())
+            .field("waiters", &bit(WAITERS))
+            .field("handle", &bit(HANDLE))
+            .field("references", &self.references())
+            .finish()
+    }
+}
+
+/// The word itself; see the module header.
+pub(crate) struct State(AtomicU64);
+
+impl State {
+    /// The word of a block that holds no fiber: no references.
+    #[cfg(not(loom))]
+    pub(crate) const fn vacant() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn vacant() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// Turns a vacant block into a fiber with a handle and `references`.
+    pub(crate) fn occupy(&self, references: u64) {
+        debug_assert_eq!(self.load().references(), 0);
+        // Release: what was written into the block is visible to `try_acquire`,
+        // which may reach it through the registry. Nobody else changes a word
+        // without references, so a plain store loses nothing.
+        self.0.store(HANDLE | references * REF, Ordering::Release);
+    }
+
+    /// The word as it is now.
+    ///
+    /// Acquire: who sees `COMPLETE` sees the outcome; pairs with `complete`.
+    pub(crate) fn load(&self) -> Snapshot {
+        Snapshot(self.0.load(Ordering::Acquire))
+    }
+
+    /// Whether cancellation was requested; the whole cost of `check_cancelled`.
+    ///
+    /// Relaxed: the bit carries no data; whoever acts on it reads what it needs
+    /// through its own synchronisation.
+    pub(crate) fn look(&self) -> bool {
+        Snapshot(self.0.load(Ordering::Relaxed)).look()
+    }
+
+    /// Delivers the one notification that follows a won claim.
+    ///
+    /// After [`Wake::Nothing`] the caller touches the fiber no more: it may be
+    /// gone already.
+    pub(crate) fn notify(&self) -> Wake {
+        self.wake_by(NOTIFIED)
+    }
+
+    /// Says "look again".
+    pub(crate) fn nudge(&self) -> Wake {
+        self.wake_by(NUDGE)
+    }
+
+    /// Leaves the token that `park` takes.
+    pub(crate) fn unpark(&self) -> Wake {
+        self.wake_by(NUDGE | TOKEN)
+    }
+
+    /// Leaves word that a future polled by this fiber may go on.
+    pub(crate) fn wake_poll(&self) -> Wake {
+        self.wake_by(NUDGE | POLL)
+    }
+
+    /// Requests cancellation; also unparks once, so that no `park` sleeps on.
+    pub(crate) fn cancel(&self) -> Wake {
+        self.wake_by(NUDGE | TOKEN | LOOK)
+    }
+
+    fn wake_by(&self, bits: u64) -> Wake {
+        // Release: the fiber sees what we wrote before; pairs with the Acquire
+        // in `take` (we set the bit even if another did so already: without our
+        // write no edge would lead from us to the fiber). Acquire: if the fiber
+        // is ours we see the context its worker saved; pairs with the Release
+        // in `commit_park`.
+        let before = Snapshot(self.0.fetch_or(bits, Ordering::AcqRel));
+        if before.parked() && !before.woken() {
+            Wake::Enqueue
+        } else {
+            Wake::Nothing
+        }
+    }
+
+    /// Gives the fiber away to its next waker; called by its worker once the
+    /// context is saved (invariant 2).
+    pub(crate) fn commit_park(&self) -> Park {
+        // Release: the waker that takes over sees the saved context; pairs with
+        // the Acquire in `wake_by`. Acquire: if a wake came first we go on in
+        // its stead and must see what it wrote.
+        let before = Snapshot(self.0.fetch_or(PARKED, Ordering::AcqRel));
+        if before.woken() {
+            Park::Awake
+        } else {
+            Park::Asleep
+        }
+    }
+
+    /// Takes the wakes that came; called by the running fiber itself.
+    pub(crate) fn take_wakes(&self) -> Snapshot {
+        // Acquire: pairs with the Release of whoever woke us. Release is not
+        // needed: the bits we clear say nothing to others.
+        Snapshot(
+            self.0
+                .fetch_and(!(PARKED | NOTIFIED | NUDGE), Ordering::Acquire),
+        )
+    }
+
+    /// Takes the `unpark` token, if there is one; called by the fiber itself.
+    pub(crate) fn take_token(&self) -> bool {
+        // Acquire: what happened before `unpark` happened before our return.
+        Snapshot(self.0.fetch_and(!TOKEN, Ordering::Acquire)).token()
+    }
+
+    /// Takes the word of `block_on`'s waker; called by the fiber itself.
+    pub(crate) fn take_poll(&self) -> bool {
+        // Acquire: the future sees what was written before `wake`.
+        Snapshot(self.0.fetch_and(!POLL, Ordering::Acquire)).poll()
+    }
+
+    /// Puts it back for an outer `block_on` of the same fiber.
+    pub(crate) fn return_poll(&self) {
+        // Relaxed: the fiber tells itself.
+        self.0.fetch_or(POLL, Ordering::Relaxed);
+    }
+
+    /// Publishes the outcome that was just stored.
+    pub(crate) fn complete(&self) -> Completed {
+        // Release: who sees COMPLETE sees the outcome; pairs with `load`,
+        // `detach` and `announce_waiter`. Acquire: pairs with a handle that was
+        // dropped before, so that its last use comes before our drop.
+        let before = self.0.fetch_or(COMPLETE, Ordering::AcqRel);
+        let waiters = before & WAITERS != 0;
+        if before & HANDLE != 0 {
+            Completed::ForHandle { waiters }
+        } else {
+            Completed::ForNobody { waiters }
+        }
+    }
+
+    /// Says that a waiter is about to enter the list, under the list's lock;
+    /// true if it is too late because the fiber has completed.
+    pub(crate) fn announce_waiter(&self) -> bool {
+        // Acquire: too late means that the outcome is there to be read; pairs
+        // with `complete`. No Release: the list's lock publishes the node.
+        let before = self.0.fetch_or(WAITERS, Ordering::Acquire);
+        before & COMPLETE != 0
+    }
+
+    /// Ends the handle's interest; its reference stays.
+    pub(crate) fn detach(&self) -> Detached {
+        // Acquire: the outcome is ours to drop only if we see it; pairs with
+        // `complete`. Release: our uses of the handle come before the fiber's
+        // drop of the outcome.
+        let before = self.0.fetch_and(!HANDLE, Ordering::AcqRel);
+        debug_assert!(before & HANDLE != 0);
+        if before & COMPLETE != 0 {
+            Detached::OutcomeIsOurs
+        } else {
+            Detached::Running
+        }
+    }
+
+    /// One more reference; the caller has one.
+    pub(crate) fn acquire(&self) {
+        // Relaxed: a new reference is made from an existing one, which orders
+        // it before the last release already.
+        self.0.fetch_add(REF, Ordering::Relaxed);
+    }
+
+    /// One more reference, unless there is none: for the registry, whose memory
+    /// is mapped but whose blocks may be vacant.
+    pub(crate) fn try_acquire(&self) -> bool {
+        let mut now = self.0.load(Ordering::Relaxed);
+        loop {
+            if now / REF == 0 {
+                return false;
+            }
+            // Acquire: pairs with `occupy`; we see the block's fields.
+            match self.0.compare_exchange_weak(
+                now,
+                now + REF,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return true,
+                Err(seen) => now = seen,
+            }
+        }
+    }
+
+    /// Gives `count` references up; true if they were the last ones.
+    #[must_use = "the last reference frees the block"]
+    pub(crate) fn release(&self, count: u64) -> bool {
+        // Release: our uses come before the free.
+        let before = Snapshot(self.0.fetch_sub(count * REF, Ordering::Release));
+        debug_assert!(before.references() >= count);
+        if before.references() != count {
+            return false;
+        }
+        // Acquire, as a fence because only the last one needs it: everybody
+        // else's uses come before our free; pairs with the Release above.
+        fence(Ordering::Acquire);
+        true
+    }
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.load().fmt(f)
+    }
+}

@@ -1,0 +1,49 @@
+#![doc = include_str!("../../../README.md")]
+#![cfg_attr(loom, allow(dead_code, unused_imports))]
+
+// The macros name items of this crate by `::sinew`, also in our own tests.
+extern crate self as sinew;
+
+mod error;
+mod primitive;
+mod util;
+
+mod sys;
+
+mod stack;
+
+mod fiber;
+
+mod queue;
+mod timer;
+
+mod sched;
+
+mod wait;
+
+mod worker;
+
+mod runtime;
+
+mod task;
+pub mod time;
+
+pub use error::{Cancelled, JoinError};
+pub use fiber::{Priority, WaitReason};
+pub use runtime::{
+    GuardStats, Handle, LeakedFiber, Runtime, RuntimeBuilder, RuntimeStats, ShutdownError,
+    WorkerStats,
+};
+pub use task::{
+    Builder, Fiber, FiberId, JoinHandle, LocalJoinHandle, block_on, blocking, check_cancelled,
+    checkpoint, current, is_cancelled, no_suspend, park, park_timeout, run, safepoint, spawn,
+    spawn_blocking, spawn_local, yield_now,
+};
+pub use time::{interval, sleep, sleep_until};
+pub use worker::monitor::HogReport;
+
+#[cfg(feature = "macros")]
+pub use sinew_macros::{main, preemptible, test, unchecked};
+
+#[doc(hidden)]
+pub mod bench_internals;

@@ -1,0 +1,21 @@
+//! Where ready fibers wait for a worker.
+//!
+//! | structure            | who pushes           | who pops              | holds                            |
+//! |----------------------|----------------------|-----------------------|----------------------------------|
+//! | [`fifo::Levels`]     | the worker           | the worker            | started fibers; with one worker, all |
+//! | [`inbox::Inbox`]     | anybody              | the worker            | fibers meant for this very worker |
+//! | [`deque::Deques`]    | the worker           | the worker, thieves   | unstarted and migratable fibers   |
+//! | [`deque::Injectors`] | threads outside      | any worker            | unstarted fibers                  |
+//!
+//! None of them knows what a fiber does; all carry [`Entry`], a tagged pointer.
+
+pub(crate) mod deque;
+pub(crate) mod entry;
+pub(crate) mod fifo;
+pub(crate) mod inbox;
+pub(crate) mod level;
+
+#[cfg(all(test, loom))]
+mod loom_tests;
+
+pub(crate) use entry::Entry;

@@ -1,0 +1,135 @@
+//! Defaults, limits and environment variables: the one place that knows them.
+//!
+//! | setting          | variable                 | default                          | range              |
+//! |------------------|--------------------------|----------------------------------|--------------------|
+//! | workers          | `SINEW_WORKERS`          | usable CPUs (affinity, quota)    | 1 to 1024          |
+//! | stack size       | `SINEW_STACK_KB`         | 256 KiB; 1 MiB with debug asserts| 16 KiB to 1 GiB    |
+//! | blocking threads | `SINEW_BLOCKING_THREADS` | 512                              | 1 to 65536         |
+//! | I/O driver       | `SINEW_IO`               | `auto`                           | `auto`             |
+//!
+//! A setting made in the program wins over the variable.
+
+use crate::stack::StackClass;
+use std::io;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+const WORKERS: RangeInclusive<usize> = 1..=1024;
+const BLOCKING_THREADS: RangeInclusive<usize> = 1..=65536;
+
+/// How long an idle pool thread stays.
+pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// How long a fiber may run before safepoints yield.
+pub(super) const QUANTUM: Duration = Duration::from_millis(10);
+/// How long a fiber may run before it is reported.
+pub(super) const HOG_AFTER: Duration = Duration::from_millis(100);
+/// How long a dropped runtime waits for its cancelled daemons.
+pub(super) const DAEMON_GRACE: Duration = Duration::from_secs(5);
+
+fn default_stack_bytes() -> usize {
+    // Unoptimised frames are several times as large.
+    if cfg!(debug_assertions) { 1 << 20 } else { 256 << 10 }
+}
+
+fn invalid(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, message)
+}
+
+fn variable(name: &str) -> io::Result<Option<String>> {
+    match std::env::var(name) {
+        Ok(value) => Ok(Some(value)),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(std::env::VarError::NotUnicode(value)) => Err(invalid(format!(
+            "{name} is not valid unicode: {}",
+            value.display()
+        ))),
+    }
+}
+
+/// A number from the program, else from the environment, else none.
+fn number(
+    setting: &str,
+    set: Option<usize>,
+    env_name: &str,
+    range: RangeInclusive<usize>,
+) -> io::Result<Option<usize>> {
+    let (value, origin) = match (set, variable(env_name)?) {
+        (Some(value), _) => (value, setting.to_owned()),
+        (None, None) => return Ok(None),
+        (None, Some(text)) => match text.trim().parse() {
+            Ok(value) => (value, env_name.to_owned()),
+            Err(_) => {
+                return Err(invalid(format!(
+                    "{env_name} is '{text}', but must be a number from {} to {}",
+                    range.start(),
+                    range.end()
+                )));
+            }
+        },
+    };
+    if !range.contains(&value) {
+        return Err(invalid(format!(
+            "{origin} is {value}, but must be from {} to {}",
+            range.start(),
+            range.end()
+        )));
+    }
+    Ok(Some(value))
+}
+
+pub(super) fn workers(set: Option<usize>) -> io::Result<usize> {
+    let value = number("workers", set, "SINEW_WORKERS", WORKERS)?;
+    Ok(value.unwrap_or_else(|| {
+        // std looks at the affinity mask and at cgroup quotas.
+        let usable = std::thread::available_parallelism().map_or(1, usize::from);
+        usable.min(*WORKERS.end())
+    }))
+}
+
+pub(super) fn blocking_threads(set: Option<usize>) -> io::Result<usize> {
+    let value = number(
+        "blocking_threads",
+        set,
+        "SINEW_BLOCKING_THREADS",
+        BLOCKING_THREADS,
+    )?;
+    Ok(value.unwrap_or(512))
+}
+
+/// The size class of `bytes`, or an error that names the setting.
+pub(crate) fn stack_class(setting: &str, bytes: usize) -> io::Result<StackClass> {
+    let range = StackClass::MIN_BYTES..=StackClass::MAX_BYTES;
+    StackClass::for_size(bytes)
+        .filter(|_| range.contains(&bytes))
+        .ok_or_else(|| {
+            invalid(format!(
+                "{setting} is {bytes}, but must be from {} to {} bytes",
+                range.start(),
+                range.end()
+            ))
+        })
+}
+
+pub(super) fn default_stack_class(set: Option<usize>) -> io::Result<StackClass> {
+    if let Some(bytes) = set {
+        return stack_class("stack_size", bytes);
+    }
+    let kb = number(
+        "stack_size",
+        None,
+        "SINEW_STACK_KB",
+        StackClass::MIN_BYTES / 1024..=StackClass::MAX_BYTES / 1024,
+    )?;
+    let bytes = kb.map_or_else(default_stack_bytes, |kb| kb * 1024);
+    stack_class("SINEW_STACK_KB", bytes)
+}
+
+/// Which driver; one exists so far, the futex one that needs no I/O.
+pub(super) fn check_io() -> io::Result<()> {
+    match variable("SINEW_IO")?.as_deref() {
+        None | Some("auto") => Ok(()),
+        Some(other) => Err(invalid(format!(
+            "SINEW_IO is '{other}', but must be 'auto'"
+        ))),
+    }
+}

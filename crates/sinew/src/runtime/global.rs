@@ -1,0 +1,44 @@
+//! The runtime that plain threads use.
+//!
+//! Started when the first plain thread spawns a fiber, and never dropped: the
+//! process ends with `main`, as it does for detached threads.
+
+use super::runtime::Runtime;
+use crate::sched::core::Shared;
+use crate::sched::current;
+use crate::sys::process;
+use std::sync::{Arc, OnceLock};
+
+static GLOBAL: OnceLock<Runtime> = OnceLock::new();
+
+fn global() -> &'static Runtime {
+    GLOBAL.get_or_init(|| {
+        Runtime::builder()
+            .name("sinew-global")
+            .build()
+            .unwrap_or_else(|error| panic!("cannot start the global runtime: {error}"))
+    })
+}
+
+/// Calls `with` on the runtime that a `spawn` from here belongs to: the
+/// worker's, the pool thread's, or the global one.
+pub(crate) fn shared_for_spawn<R>(with: impl FnOnce(&Arc<Shared>) -> R) -> R {
+    process::assert_not_forked();
+    let core = current::core();
+    if !core.is_null() {
+        // SAFETY: a non-null core is this thread's and alive; `with` does not
+        // suspend, so we stay on this thread.
+        return with(unsafe { &*core }.shared());
+    }
+    let pool = current::pool_of();
+    if !pool.is_null() {
+        // SAFETY: a pool thread holds an `Arc` of its runtime while it runs
+        // jobs; this makes one more from it for the time of the call.
+        let shared = unsafe {
+            Arc::increment_strong_count(pool);
+            Arc::from_raw(pool)
+        };
+        return with(&shared);
+    }
+    with(global().shared())
+}

@@ -1,0 +1,108 @@
+//! The thread-locals: which worker, which runtime, which proxy.
+//!
+//! The only file that declares any. A migratable fiber may be on another thread
+//! after each suspension, and a compiler that has computed a thread-local's
+//! address once may use it again: even through `#[inline(never)]` functions, if
+//! it finds out that they are pure. So every access is a function that is never
+//! inlined, contains a compiler barrier, and returns a plain value, never a
+//! reference (a test in `tests/migrate.rs` proves it in a release build with
+//! LTO).
+//!
+//! Constant-initialised and without destructors, but for the proxy: a read is
+//! one instruction and valid also in a signal handler.
+
+use super::core::{Core, Shared};
+use crate::fiber::ThreadProxy;
+use std::arch::asm;
+use std::cell::{Cell, OnceCell};
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static NEVER: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// The worker of this thread, if it is one.
+    static CORE: Cell<*const Core> = const { Cell::new(ptr::null()) };
+    /// The runtime whose pool this thread belongs to, if any.
+    static POOL: Cell<*const Shared> = const { Cell::new(ptr::null()) };
+    /// The flag that a safepoint looks at.
+    static PREEMPT: Cell<*const AtomicBool> = const { Cell::new(&NEVER) };
+    /// What stands for this thread where a fiber is expected.
+    static PROXY: OnceCell<OwnProxy> = const { OnceCell::new() };
+}
+
+/// Says that the thread has ended when its locals are destroyed.
+struct OwnProxy(Arc<ThreadProxy>);
+
+impl Drop for OwnProxy {
+    fn drop(&mut self) {
+        self.0.set_ended();
+    }
+}
+
+/// Keeps the compiler from treating the caller as pure.
+#[inline(always)]
+fn barrier() {
+    // SAFETY: no instructions; not marked `nomem` or `pure`, so the compiler
+    // must assume that memory changed, and cannot reuse an earlier result.
+    unsafe { asm!("", options(nostack, preserves_flags)) };
+}
+
+/// This thread's worker; null on other threads.
+#[inline(never)]
+pub(crate) fn core() -> *const Core {
+    barrier();
+    CORE.get()
+}
+
+/// Makes this thread a worker, or ends that with null.
+#[inline(never)]
+pub(crate) fn set_core(core: *const Core) {
+    barrier();
+    CORE.set(core);
+    let flag = if core.is_null() {
+        ptr::from_ref(&NEVER)
+    } else {
+        // SAFETY: the worker's loop passes its own live core.
+        ptr::from_ref(&unsafe { &*core }.remote().preempt)
+    };
+    PREEMPT.set(flag);
+}
+
+/// The runtime whose pool this thread belongs to; null on other threads.
+#[inline(never)]
+pub(crate) fn pool_of() -> *const Shared {
+    barrier();
+    POOL.get()
+}
+
+#[inline(never)]
+pub(crate) fn set_pool_of(shared: *const Shared) {
+    barrier();
+    POOL.set(shared);
+}
+
+/// Whether the fiber should yield: a load and a branch for the caller.
+#[inline(never)]
+pub(crate) fn preempt_requested() -> bool {
+    barrier();
+    let flag = PREEMPT.get();
+    // SAFETY: a static, or the flag of the worker whose loop runs on this very
+    // thread, whose core is alive (`sched::core`, invariant 2).
+    unsafe { &*flag }.load(Ordering::Relaxed)
+}
+
+/// This thread's proxy, made at first use.
+///
+/// While the thread's locals are being destroyed a fresh one is made each time.
+#[inline(never)]
+pub(crate) fn proxy() -> Arc<ThreadProxy> {
+    barrier();
+    PROXY
+        .try_with(|cell| {
+            let own = cell.get_or_init(|| OwnProxy(ThreadProxy::of_current_thread()));
+            own.0.clone()
+        })
+        .unwrap_or_else(|_| ThreadProxy::of_current_thread())
+}

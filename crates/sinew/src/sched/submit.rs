@@ -1,0 +1,253 @@
+//! How a ready fiber gets into a queue.
+//!
+//! | what                      | from its own worker          | from elsewhere                    |
+//! |---------------------------|------------------------------|-----------------------------------|
+//! | woken                     | run-next, else private queue | the inbox of its worker           |
+//! | spawned                   | deque; private queue if local| an injector; the inbox with one worker |
+//! | spawned, other less loaded| that worker's inbox          |                                   |
+//!
+//! Waking a thief for a fiber that its spawner joins a moment later is wasted
+//! twice: the wake-up costs a system call, and the thief finds nothing. So a
+//! worker that has seen its lone spawns joined at once defers the wake-up: to
+//! its next switch that leaves the fiber behind, or to the monitor's next tick
+//! if it does not switch at all. The first spawn after any other one wakes.
+
+use super::core::{Core, KEEP_LOCAL_LOAD, Remote, Shared, bump};
+use super::current;
+use crate::fiber::{Block, Ops, slab};
+use crate::queue::Entry;
+use crate::queue::inbox::Pushed;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+
+/// How blocks reach this layer.
+pub(crate) static OPS: Ops = Ops { enqueue, recycle };
+
+/// Hands a fiber to a worker from wherever we are.
+///
+/// # Safety
+///
+/// The caller owns the fiber; `remote` is a worker of its runtime.
+unsafe fn mail(remote: &Remote, block: NonNull<Block>) {
+    // SAFETY: the caller's promise.
+    if unsafe { remote.inbox.push(block) } == Pushed::WakeOwner {
+        remote.driver.unpark();
+    }
+}
+
+/// Puts a woken fiber back.
+///
+/// # Safety
+///
+/// The caller owns the fiber (`fiber::state`, invariant 3).
+unsafe fn enqueue(block: NonNull<Block>) {
+    // SAFETY: owned by us.
+    let fiber = unsafe { block.as_ref() };
+    let home = fiber.home();
+    // SAFETY: a non-null core is this thread's and alive (core, invariant 2).
+    match unsafe { current::core().as_ref() } {
+        Some(core) if core.home() == home => core.wake_here(block),
+        // SAFETY: the home of a started fiber is a `Remote` of its runtime,
+        // which lives as long as any of its fibers (`worker::shutdown`).
+        _ => unsafe { mail(&*home.cast::<Remote>(), block) },
+    }
+}
+
+/// # Safety
+///
+/// The block has no references left.
+unsafe fn recycle(block: NonNull<Block>) {
+    // SAFETY: as in `enqueue`.
+    match unsafe { current::core().as_ref() } {
+        // SAFETY: the caller's promise.
+        Some(core) => core.with_blocks(|blocks| unsafe { blocks.give(block) }),
+        // SAFETY: the caller's promise.
+        None => unsafe { slab::give_one(block) },
+    }
+}
+
+impl Core {
+    /// Queues a fiber of this worker that was just woken here.
+    pub(crate) fn wake_here(&self, block: NonNull<Block>) {
+        bump(&self.remote().counters.parked, u64::MAX);
+        let entry = Entry::started(block);
+        // Only one woken by a running fiber may run next; timers keep order.
+        if self.current.get().is_null() {
+            self.requeue(block);
+        } else if let Err(_entry) = self.try_run_next(entry) {
+            self.requeue(block);
+        }
+    }
+
+    /// Queues a started fiber at the end.
+    pub(crate) fn requeue(&self, block: NonNull<Block>) {
+        // SAFETY: owned by us.
+        let fiber = unsafe { block.as_ref() };
+        let entry = Entry::started(block);
+        if self.several() && fiber.kind().migratable && !fiber.timer_armed() {
+            self.push_stealable(entry);
+            self.offer_to_thieves(1);
+        } else {
+            self.push_private(entry);
+        }
+    }
+
+    /// Takes everything out of the inbox.
+    pub(crate) fn empty_inbox(&self) {
+        if !self.remote().inbox.is_empty() {
+            self.end_inbox_sleep();
+        }
+    }
+
+    /// The same, and lets pushers know that this worker is awake.
+    pub(crate) fn end_inbox_sleep(&self) {
+        self.remote().inbox.take_all(|block| {
+            // SAFETY: what is in the inbox is owned by it, now by us.
+            let fiber = unsafe { block.as_ref() };
+            if fiber.has_context() {
+                bump(&self.remote().counters.parked, u64::MAX);
+                self.requeue(block);
+            } else if fiber.kind().local {
+                fiber.open_for_claim();
+                self.push_private(Entry::fresh(block));
+            } else {
+                fiber.open_for_claim();
+                let waiting = self.push_stealable(Entry::fresh(block));
+                self.offer_to_thieves(waiting);
+            }
+        });
+    }
+
+    /// Tells sleeping workers of what lies in the deque, now or later.
+    fn offer_to_thieves(&self, waiting: usize) {
+        if !self.several() {
+            return;
+        }
+        if waiting < 2 && self.expects_join() {
+            // Relaxed: our own next switch and the monitor look at it; neither
+            // reads anything through it.
+            self.remote().deferred.store(true, Ordering::Relaxed);
+        } else {
+            self.shared().wake_searcher();
+        }
+    }
+
+    /// Makes good a deferred wake-up; called when another fiber runs next.
+    pub(crate) fn settle_deferred(&self) {
+        let deferred = &self.remote().deferred;
+        if deferred.load(Ordering::Relaxed) {
+            deferred.store(false, Ordering::Relaxed);
+            if self.has_stealable() {
+                self.learn_join(false);
+                self.shared().wake_searcher();
+            }
+        }
+    }
+
+    /// The worker, other than this one, that a new fiber should go to.
+    fn less_loaded(&self, spread: bool) -> Option<&Remote> {
+        let remotes = &self.shared().remotes;
+        if remotes.len() < 2 {
+            return None;
+        }
+        let mine = self.load();
+        if !spread && mine < KEEP_LOCAL_LOAD {
+            return None;
+        }
+        let mut other = self.random(remotes.len() - 1);
+        if other >= self.index() {
+            other += 1;
+        }
+        // Relaxed: published now and then; a hint.
+        let theirs = remotes[other].counters.load.load(Ordering::Relaxed) as usize;
+        let factor = if spread { 1 } else { 2 };
+        (theirs * factor < mine).then(|| &*remotes[other])
+    }
+}
+
+/// Where a new fiber should go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Placement {
+    /// As the loads suggest.
+    Balanced,
+    /// To the less loaded of two workers.
+    Spread,
+    /// To this worker, for good.
+    Here,
+}
+
+/// Takes a block for a new fiber of `shared`, from the cheapest place.
+pub(crate) fn take_block() -> std::io::Result<NonNull<Block>> {
+    // SAFETY: as in `enqueue`.
+    match unsafe { current::core().as_ref() } {
+        Some(core) => core.with_blocks(slab::BlockCache::take),
+        None => slab::take_one(),
+    }
+}
+
+/// Queues a fiber that was just made.
+///
+/// # Safety
+///
+/// The caller made the block, for `shared`, and has not queued it. With
+/// `Placement::Here` the caller is on a worker of `shared`.
+pub(crate) unsafe fn submit_new(shared: &Shared, block: NonNull<Block>, placement: Placement) {
+    // SAFETY: made by the caller.
+    let fiber = unsafe { block.as_ref() };
+    // SAFETY: as in `enqueue`.
+    let core = unsafe { current::core().as_ref() };
+    let core = core.filter(|core| std::ptr::eq(&**core.shared(), shared));
+    count_spawn(shared, core, fiber.kind().daemon);
+    let Some(core) = core else {
+        if shared.several_workers() {
+            let level = fiber.priority() as usize;
+            shared.injectors.push(level, Entry::fresh(block));
+            shared.wake_searcher();
+        } else {
+            fiber.close_for_claim();
+            // SAFETY: ours; worker 0 exists.
+            unsafe { mail(&shared.remotes[0], block) };
+        }
+        return;
+    };
+    if placement == Placement::Here {
+        fiber.set_home(core.home());
+        core.push_private(Entry::fresh(block));
+        return;
+    }
+    if let Some(other) = core.less_loaded(placement == Placement::Spread) {
+        fiber.close_for_claim();
+        // SAFETY: ours; a worker of this runtime.
+        unsafe { mail(other, block) };
+        return;
+    }
+    let waiting = core.push_stealable(Entry::fresh(block));
+    core.offer_to_thieves(waiting);
+}
+
+/// Counts a fiber in before anybody can see it.
+pub(crate) fn count_spawn(shared: &Shared, core: Option<&Core>, daemon: bool) {
+    match core {
+        Some(core) => {
+            let lives = &core.remote().counters.lives;
+            // Published by the queue that the fiber goes through; see
+            // `worker::shutdown` for how the sums are read.
+            let counter = if daemon {
+                &lives.daemons_spawned
+            } else {
+                &lives.spawned
+            };
+            bump(counter, 1);
+        }
+        None => {
+            let lives = &shared.outside;
+            let counter = if daemon {
+                &lives.daemons_spawned
+            } else {
+                &lives.spawned
+            };
+            // SeqCst is not needed: as above.
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The one place where a fiber leaves its stack.
+//!
+//! ```text
+//!   worker's stack          fiber's stack
+//!   ──────────────          ─────────────
+//!   resume(context) ──────► (first frame, or returns from `leave`)
+//!                           …
+//!                           leave(intent)
+//!   intent? ◄────────────── suspend
+//! ```
+//!
+//! The fiber only says what it intends; the worker acts on it *after* the
+//! switch, when the context is saved (`fiber::state`, invariant 2). So a fiber
+//! is never in a queue, and never woken onto another thread, while it is still
+//! on its stack.
+
+use super::core::Intent;
+use super::{current, panics};
+use crate::fiber::Block;
+use crate::sys::process;
+use std::ptr::NonNull;
+
+/// The fiber that runs on this thread, if one does.
+#[inline]
+pub(crate) fn running() -> Option<NonNull<Block>> {
+    let core = current::core();
+    if core.is_null() {
+        return None;
+    }
+    // SAFETY: a non-null core is this thread's and alive (core, invariant 2).
+    NonNull::new(unsafe { &*core }.current.get().cast_mut())
+}
+
+/// Leaves the stack of the running fiber until it is resumed, perhaps on
+/// another thread if it is migratable.
+///
+/// # Panics
+///
+/// Inside `no_suspend`, or in a forked child.
+///
+/// # Safety
+///
+/// `block` is the fiber that runs on this thread. The caller holds no lock of
+/// the runtime and no reference into a core or a thread-local.
+pub(crate) unsafe fn leave(block: NonNull<Block>, intent: Intent) {
+    process::assert_not_forked();
+    // SAFETY: the running fiber is owned by its worker, hence alive.
+    let fiber = unsafe { block.as_ref() };
+    if fiber.no_suspend().get() > 0 {
+        forbidden();
+    }
+    if std::thread::panicking() {
+        panics::lower(fiber);
+    }
+    let core = current::core();
+    // SAFETY: a fiber runs on a worker's thread, whose core is alive.
+    unsafe { &*core }.intent.set(intent);
+    // SAFETY: the suspender of a running fiber points to the root of its own
+    // stack (set by the first frame), which is where we are.
+    unsafe { (*fiber.suspender()).suspend(()) };
+    if fiber.panics().get() > 0 {
+        panics::restore(fiber);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn forbidden() -> ! {
+    panic!("a fiber tried to wait inside `no_suspend`");
+}

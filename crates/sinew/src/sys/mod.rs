@@ -1,0 +1,15 @@
+//! The seam to the operating system: every system call the runtime makes.
+//!
+//! What a port must provide: anonymous memory with guards ([`map`]), a fault
+//! handler on an alternate stack ([`segv`]), a word to sleep on ([`futex`]),
+//! CPU affinity ([`cpu`]) and word of a fork ([`process`]). Linux is the one
+//! system this was run on.
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("sinew runs on Linux (x86_64 and aarch64) only");
+
+pub(crate) mod cpu;
+pub(crate) mod futex;
+pub(crate) mod map;
+pub(crate) mod process;
+pub(crate) mod segv;

@@ -1,0 +1,39 @@
+//! Noticing a fork.
+//!
+//! A forked child has one thread: no worker, no pool, no monitor runs in it, so
+//! nothing of the runtime can work there. The child is told by a handler that
+//! `fork` calls, and every entry point looks at the flag it leaves.
+
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static FORKED: AtomicBool = AtomicBool::new(false);
+static REGISTER: Once = Once::new();
+
+extern "C" fn mark_child() {
+    // Relaxed: the child is single-threaded when this runs.
+    FORKED.store(true, Ordering::Relaxed);
+}
+
+/// Asks to be told of forks from now on; called when the first runtime starts.
+pub(crate) fn watch_forks() {
+    REGISTER.call_once(|| {
+        // SAFETY: the handler is async-signal-safe: it stores to a static.
+        let error = unsafe { libc::pthread_atfork(None, None, Some(mark_child)) };
+        assert_eq!(error, 0, "pthread_atfork failed with error {error}");
+    });
+}
+
+/// Panics in a process that was forked after a runtime had started.
+#[inline]
+pub(crate) fn assert_not_forked() {
+    if FORKED.load(Ordering::Relaxed) {
+        forked();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn forked() -> ! {
+    panic!("sinew cannot be used in a forked child: its worker threads exist only in the parent; exec first, or start sinew after the fork");
+}

@@ -1,0 +1,117 @@
+//! Running a future to its end, on a fiber or a thread.
+
+use crate::fiber::{Block, BlockRef, ThreadProxy, WaitReason};
+use crate::sched::{current, switch};
+use crate::wait::{Token, WaitSpec, Waiter, wait};
+use std::future::Future;
+use std::panic::Location;
+use std::pin::pin;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
+
+/// Runs `future` to its end and returns its output.
+///
+/// On a fiber only that fiber waits; on a plain thread the thread does. The
+/// waker may be kept, cloned and woken from anywhere at any time. Waiting is no
+/// cancellation point.
+///
+/// ```
+/// sinew::run(|| {
+///     let sum = sinew::block_on(async { sinew::spawn(|| 40).await.unwrap() + 2 });
+///     assert_eq!(sum, 42);
+/// });
+/// ```
+#[track_caller]
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    let at = Location::caller();
+    let mut future = pin!(future);
+    // A wake for a `block_on` around this one may be taken in here: in that case
+    // the outer one is told to poll once more.
+    let mut tokens = TokenDebt { taken: false };
+    let waker = match switch::running() {
+        // SAFETY: the running fiber is alive.
+        Some(block) => fiber_waker(unsafe { BlockRef::acquire(block) }),
+        None => Waker::from(Arc::new(ThreadWaker(current::proxy()))),
+    };
+    let mut context = Context::from_waker(&waker);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+        let spec = WaitSpec::new(WaitReason::Future, at).until(Token::Poll);
+        wait(&Waiter::for_current(), &spec);
+        tokens.taken = true;
+    }
+}
+
+/// Gives a taken token back to an outer `block_on`, also when unwinding.
+struct TokenDebt {
+    taken: bool,
+}
+
+impl Drop for TokenDebt {
+    fn drop(&mut self) {
+        if !self.taken {
+            return;
+        }
+        match switch::running() {
+            // SAFETY: the running fiber is alive.
+            Some(block) => unsafe { block.as_ref() }.state().return_poll(),
+            None => current::proxy().return_poll(),
+        }
+    }
+}
+
+struct ThreadWaker(Arc<ThreadProxy>);
+
+impl Wake for ThreadWaker {
+    fn wake(self: Arc<Self>) {
+        self.0.wake_poll();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.wake_poll();
+    }
+}
+
+/// A waker that is a counted reference to the fiber's block: no allocation.
+fn fiber_waker(block: BlockRef) -> Waker {
+    // SAFETY: the table's functions keep the count as `RawWaker` demands, and
+    // blocks are `Send + Sync`.
+    unsafe { Waker::from_raw(raw(block)) }
+}
+
+fn raw(block: BlockRef) -> RawWaker {
+    RawWaker::new(block.into_counted().as_ptr().cast(), &TABLE)
+}
+
+static TABLE: RawWakerVTable = RawWakerVTable::new(
+    |data| {
+        // SAFETY: the waker's own reference keeps the block.
+        raw(unsafe { BlockRef::acquire(block_of(data)) })
+    },
+    |data| {
+        // SAFETY: takes over the waker's reference.
+        let block = unsafe { BlockRef::from_counted(block_of(data)) };
+        wake(&block);
+    },
+    |data| {
+        // SAFETY: the waker's own reference keeps the block, beyond the call.
+        wake(unsafe { block_of(data).as_ref() });
+    },
+    |data| {
+        // SAFETY: takes over the waker's reference.
+        drop(unsafe { BlockRef::from_counted(block_of(data)) });
+    },
+);
+
+fn block_of(data: *const ()) -> NonNull<Block> {
+    NonNull::new(data.cast_mut().cast()).expect("a waker holds a block")
+}
+
+fn wake(block: &Block) {
+    let wake = block.state().wake_poll();
+    // SAFETY: the answer of this block's own word.
+    unsafe { block.follow(wake) };
+}

@@ -1,0 +1,141 @@
+//! Making a fiber that is not like the others.
+
+use super::join::JoinHandle;
+use super::spawn::{Request, spawn_on};
+use crate::fiber::Priority;
+use crate::runtime::{Handle, shared_for_spawn, stack_class};
+use crate::sched::submit::Placement;
+use std::io;
+use std::panic::Location;
+use std::sync::Arc;
+
+/// Settings of a fiber to be; the counterpart of `std::thread::Builder`.
+///
+/// ```
+/// let fiber = sinew::Builder::new()
+///     .name("parser")
+///     .stack_size(1 << 20)
+///     .priority(sinew::Priority::High)
+///     .spawn(|| sinew::current().name().map(String::from))?;
+/// assert_eq!(fiber.join().unwrap().as_deref(), Some("parser"));
+/// # std::io::Result::Ok(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use = "a builder does nothing until `spawn` is called"]
+pub struct Builder {
+    name: Option<String>,
+    stack_size: Option<usize>,
+    priority: Priority,
+    daemon: bool,
+    spread: bool,
+    migratable: bool,
+}
+
+impl Builder {
+    /// The settings that [`spawn`](crate::spawn) uses.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What messages, reports and [`Fiber::name`](crate::Fiber::name) call it.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// How much stack it may use, in bytes, guard included; rounded up to a
+    /// power of two.
+    pub fn stack_size(mut self, bytes: usize) -> Self {
+        self.stack_size = Some(bytes);
+        self
+    }
+
+    /// How urgent it is.
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// A daemon does not keep its runtime from ending.
+    pub fn daemon(mut self, daemon: bool) -> Self {
+        self.daemon = daemon;
+        self
+    }
+
+    /// Starts it on the less loaded of this worker and a random other one, even
+    /// if the difference is small.
+    pub fn spread(mut self) -> Self {
+        self.spread = true;
+        self
+    }
+
+    /// Lets it move to another worker also after it has started.
+    ///
+    /// # Safety
+    ///
+    /// Rust does not support this for arbitrary code. Whatever is on the
+    /// fiber's stack while it is suspended must be fit to be used by another
+    /// thread: no `Rc`, no `MutexGuard` of std's, no reference to a
+    /// thread-local; and no code between two suspensions may keep the address
+    /// of a thread-local across them, as the compiler is free to do after
+    /// inlining (the runtime's own accesses are safe).
+    pub unsafe fn migratable(mut self) -> Self {
+        self.migratable = true;
+        self
+    }
+
+    /// Starts the fiber on the caller's runtime.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` names a setting out of range; `OutOfMemory` the call and
+    /// the limit by which no stack was to be had; else the runtime has shut
+    /// down.
+    ///
+    /// ```
+    /// let error = sinew::Builder::new().stack_size(1).spawn(|| ()).unwrap_err();
+    /// assert!(error.to_string().starts_with("stack_size is 1, but must be from"));
+    /// ```
+    #[track_caller]
+    pub fn spawn<F, T>(self, f: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let request = self.request(Location::caller())?;
+        // SAFETY: `'static` and `Send`.
+        shared_for_spawn(|shared| unsafe { spawn_on(shared, request, f) })
+    }
+
+    /// Starts the fiber on the runtime of `handle`.
+    ///
+    /// # Errors
+    ///
+    /// As [`spawn`](Self::spawn).
+    #[track_caller]
+    pub fn spawn_on<F, T>(self, handle: &Handle, f: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        crate::sys::process::assert_not_forked();
+        let request = self.request(Location::caller())?;
+        // SAFETY: `'static` and `Send`.
+        unsafe { spawn_on(&handle.shared, request, f) }
+    }
+
+    fn request(self, at: &'static Location<'static>) -> io::Result<Request> {
+        let mut request = Request::new(at);
+        if let Some(bytes) = self.stack_size {
+            request.class = Some(stack_class("stack_size", bytes)?);
+        }
+        request.name = self.name.map(Arc::from);
+        request.priority = self.priority;
+        request.daemon = self.daemon;
+        request.migratable = self.migratable;
+        if self.spread {
+            request.placement = Placement::Spread;
+        }
+        Ok(request)
+    }
+}

@@ -1,0 +1,339 @@
+//! Waiting for a fiber's result.
+
+use super::fiber::Fiber;
+use crate::error::JoinError;
+use crate::fiber::{BlockRef, Detached, TakeOutcome, WaitReason, release};
+use crate::queue::Entry;
+use crate::sched::current;
+use crate::wait::end::{self, TaskWaiter};
+use crate::wait::{Deadline, WaitOutcome, WaitSpec};
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::panic::Location;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// Owns the right to a fiber's result.
+///
+/// Wait for it with [`join`](Self::join) from a fiber or a plain thread, or
+/// `.await` it in async code. Dropped, it detaches the fiber.
+///
+/// ```
+/// sinew::run(|| {
+///     let handle = sinew::spawn(|| "done");
+///     assert_eq!(handle.join().unwrap(), "done");
+/// });
+/// ```
+pub struct JoinHandle<T> {
+    block: BlockRef,
+    take: TakeOutcome<T>,
+    /// The wait of the task that polled this handle, if one did.
+    task: Option<TaskWaiter>,
+    /// A poll has handed the outcome out.
+    taken: bool,
+}
+
+// SAFETY: the handle gives out a `T` made by another thread, no more; the
+// waiter is only touched through `&mut`, or under the list's lock.
+unsafe impl<T: Send> Send for JoinHandle<T> {}
+// SAFETY: through `&JoinHandle` only atomics of the block are reached.
+unsafe impl<T: Send> Sync for JoinHandle<T> {}
+
+impl<T> Unpin for JoinHandle<T> {}
+
+impl<T> JoinHandle<T> {
+    pub(super) fn new(block: BlockRef, take: TakeOutcome<T>) -> Self {
+        Self {
+            block,
+            take,
+            task: None,
+            taken: false,
+        }
+    }
+
+    /// Waits for the fiber's end, and returns its result.
+    ///
+    /// Only this fiber waits; its worker runs others. While it waits the other
+    /// fiber is at least as urgent as this one. Waiting is no cancellation
+    /// point: the result is always awaited.
+    ///
+    /// # Errors
+    ///
+    /// [`JoinError`] if the fiber panicked, or was cancelled before it ran.
+    #[track_caller]
+    pub fn join(self) -> Result<T, JoinError> {
+        self.wait_for_end(None, Location::caller());
+        self.take_outcome()
+    }
+
+    /// Returns the result if the fiber has ended, else the handle.
+    ///
+    /// ```
+    /// sinew::run(|| {
+    ///     let handle = sinew::spawn(sinew::park);
+    ///     let handle = handle.try_join().unwrap_err();
+    ///     handle.fiber().unpark();
+    ///     handle.join().unwrap();
+    /// });
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The handle itself while the fiber has not ended.
+    pub fn try_join(self) -> Result<Result<T, JoinError>, Self> {
+        if self.is_finished() {
+            Ok(self.take_outcome())
+        } else {
+            Err(self)
+        }
+    }
+
+    /// Waits for the fiber's end, at most for `timeout`; cancels nothing.
+    ///
+    /// # Errors
+    ///
+    /// The handle itself if the time was over first.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// sinew::run(|| {
+    ///     let handle = sinew::spawn(sinew::park);
+    ///     let handle = handle.join_timeout(Duration::from_millis(1)).unwrap_err();
+    ///     handle.fiber().unpark();
+    ///     handle.join().unwrap();
+    /// });
+    /// ```
+    #[track_caller]
+    pub fn join_timeout(self, timeout: Duration) -> Result<Result<T, JoinError>, Self> {
+        // Beyond the clock's range is for ever.
+        let ended = self.wait_for_end(Deadline::after(timeout), Location::caller());
+        if ended {
+            Ok(self.take_outcome())
+        } else {
+            Err(self)
+        }
+    }
+
+    /// Whether the fiber has ended; then `join` returns at once.
+    pub fn is_finished(&self) -> bool {
+        self.block.state().load().complete()
+    }
+
+    /// Asks the fiber to stop; see [`Fiber::cancel`].
+    pub fn cancel(&self) {
+        self.fiber().cancel();
+    }
+
+    /// A handle to the fiber itself.
+    pub fn fiber(&self) -> Fiber {
+        Fiber::from_block(self.block.clone())
+    }
+
+    /// True if it has ended, false if the deadline came first.
+    fn wait_for_end(&self, deadline: Option<Deadline>, at: &'static Location<'static>) -> bool {
+        if self.is_finished() {
+            return true;
+        }
+        self.run_next_here();
+        let spec = WaitSpec::new(WaitReason::Join, at)
+            .deadline(deadline)
+            .lending_to(&self.block);
+        end::wait_for_end(&self.block, &spec) == WaitOutcome::Woken
+    }
+
+    /// If the fiber has not started, lets it run next on this worker: the
+    /// joiner is about to leave it anyway.
+    fn run_next_here(&self) {
+        // SAFETY: a non-null core is this thread's and alive; it is not used
+        // beyond this call, which does not switch.
+        let Some(core) = (unsafe { current::core().as_ref() }) else {
+            return;
+        };
+        let block = &*self.block;
+        let ours = block.runtime() == core.shared().tag().as_ptr();
+        if !ours || core.current.get().is_null() || block.is_claimed() || !core.may_run_next() {
+            return;
+        }
+        if block.kind().local && block.home() != core.home() {
+            return;
+        }
+        if !block.claim_start(core.several()) {
+            return;
+        }
+        // The entry it leaves in a queue is stale now. If it is the only one in
+        // our deque, take it out at once: thieves would be lured by it.
+        if core.several() {
+            match core.take_sole_stealable() {
+                // SAFETY: the entry's own reference; ours keeps the block.
+                Some(entry) if entry.block() == self.block.as_ptr() => unsafe {
+                    release(entry.block(), 1);
+                },
+                Some(entry) => {
+                    core.push_stealable(entry);
+                }
+                None => {}
+            }
+            core.learn_join(true);
+        }
+        let entry = Entry::started(self.block.as_ptr());
+        if let Err(entry) = core.try_run_next(entry) {
+            core.push_private(entry);
+        }
+    }
+
+    /// The outcome of a fiber that has ended.
+    fn take_outcome(mut self) -> Result<T, JoinError> {
+        assert!(!self.taken, "a JoinHandle was joined after it had resolved");
+        debug_assert!(self.is_finished());
+        end::forget_task(&self.block, &mut self.task);
+        let this = std::mem::ManuallyDrop::new(self);
+        // SAFETY: COMPLETE was seen with Acquire while HANDLE is set, so the
+        // outcome is there and ours (state, invariant 4); `self` is gone, so it
+        // is taken once, and its reference is released once.
+        unsafe {
+            let outcome = (this.take)(this.block.slot());
+            release(this.block.as_ptr(), 1);
+            outcome
+        }
+    }
+}
+
+impl<T> Drop for JoinHandle<T> {
+    fn drop(&mut self) {
+        end::forget_task(&self.block, &mut self.task);
+        if self.taken {
+            return;
+        }
+        match self.block.state().detach() {
+            Detached::Running => {}
+            // SAFETY: the outcome is ours (state, invariant 4). The block's
+            // reference is dropped after this, also if it unwinds.
+            Detached::OutcomeIsOurs => unsafe {
+                (self.block.table().drop_outcome)(self.block.slot());
+            },
+        }
+    }
+}
+
+/// Resolves to what [`JoinHandle::join`] returns; works under any executor.
+///
+/// ```
+/// sinew::run(|| {
+///     let handle = sinew::spawn(|| 1);
+///     let sum = sinew::block_on(async { handle.await.unwrap() + 1 });
+///     assert_eq!(sum, 2);
+/// });
+/// ```
+///
+/// # Panics
+///
+/// If polled again after it has resolved.
+impl<T> Future for JoinHandle<T> {
+    type Output = Result<T, JoinError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        assert!(
+            !this.taken,
+            "a JoinHandle was polled after it had resolved"
+        );
+        if end::poll_end(&this.block, &mut this.task, context).is_pending() {
+            return Poll::Pending;
+        }
+        end::forget_task(&this.block, &mut this.task);
+        this.taken = true;
+        // SAFETY: complete, and ours; marked as taken, so that neither a poll
+        // nor the drop takes it again.
+        Poll::Ready(unsafe { (this.take)(this.block.slot()) })
+    }
+}
+
+impl<T> fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JoinHandle")
+            .field("fiber", &self.fiber())
+            .finish()
+    }
+}
+
+/// As [`JoinHandle`], for a fiber that stays on this worker; not `Send`.
+///
+/// ```compile_fail
+/// fn is_send<T: Send>() {}
+/// is_send::<sinew::LocalJoinHandle<()>>();
+/// ```
+pub struct LocalJoinHandle<T> {
+    inner: JoinHandle<T>,
+    /// Neither `Send` nor `Sync`: the result belongs to this thread.
+    _local: PhantomData<*const ()>,
+}
+
+impl<T> LocalJoinHandle<T> {
+    pub(super) fn new(inner: JoinHandle<T>) -> Self {
+        Self {
+            inner,
+            _local: PhantomData,
+        }
+    }
+
+    /// As [`JoinHandle::join`].
+    ///
+    /// # Errors
+    ///
+    /// As [`JoinHandle::join`].
+    #[track_caller]
+    pub fn join(self) -> Result<T, JoinError> {
+        self.inner.join()
+    }
+
+    /// As [`JoinHandle::try_join`].
+    ///
+    /// # Errors
+    ///
+    /// The handle itself while the fiber has not ended.
+    pub fn try_join(self) -> Result<Result<T, JoinError>, Self> {
+        self.inner.try_join().map_err(Self::new)
+    }
+
+    /// As [`JoinHandle::join_timeout`].
+    ///
+    /// # Errors
+    ///
+    /// The handle itself if the time was over first.
+    #[track_caller]
+    pub fn join_timeout(self, timeout: Duration) -> Result<Result<T, JoinError>, Self> {
+        self.inner.join_timeout(timeout).map_err(Self::new)
+    }
+
+    /// As [`JoinHandle::is_finished`].
+    pub fn is_finished(&self) -> bool {
+        self.inner.is_finished()
+    }
+
+    /// As [`JoinHandle::cancel`].
+    pub fn cancel(&self) {
+        self.inner.cancel();
+    }
+
+    /// As [`JoinHandle::fiber`].
+    pub fn fiber(&self) -> Fiber {
+        self.inner.fiber()
+    }
+}
+
+impl<T> Future for LocalJoinHandle<T> {
+    type Output = Result<T, JoinError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.inner).poll(context)
+    }
+}
+
+impl<T> fmt::Debug for LocalJoinHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}

@@ -1,0 +1,25 @@
+//! Fibers as users see them: spawning, joining, parking, blocking.
+//!
+//! The names are those of `std::thread`; what is more is in extra functions.
+
+mod block_on;
+mod blocking;
+mod builder;
+mod cancel;
+mod fiber;
+mod join;
+mod park;
+mod run;
+mod safepoint;
+mod spawn;
+
+pub use block_on::block_on;
+pub use blocking::{blocking, spawn_blocking};
+pub use builder::Builder;
+pub use cancel::{check_cancelled, checkpoint, is_cancelled};
+pub use fiber::{Fiber, FiberId, current};
+pub use join::{JoinHandle, LocalJoinHandle};
+pub use park::{park, park_timeout, yield_now};
+pub use run::run;
+pub use safepoint::{no_suspend, safepoint};
+pub use spawn::{spawn, spawn_local};

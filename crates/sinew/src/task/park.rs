@@ -1,0 +1,74 @@
+//! Giving the CPU to others: until unparked, or for a moment.
+
+use crate::fiber::WaitReason;
+use crate::sched::core::Intent;
+use crate::sched::switch;
+use crate::wait::{Deadline, Token, WaitSpec, Waiter, wait};
+use std::panic::Location;
+use std::time::Duration;
+
+/// Waits until [`Fiber::unpark`](crate::Fiber::unpark) leaves a token, and
+/// takes it; returns at once if there is one.
+///
+/// The rules are std's: tokens do not add up, and what came before the `unpark`
+/// is seen after the `park`. Unlike std's, it does not return without a token,
+/// but a [`cancel`](crate::Fiber::cancel) leaves one. On a plain thread it
+/// blocks that thread; its token is not the one of `std::thread::park`.
+///
+/// ```
+/// sinew::run(|| {
+///     let main = sinew::current();
+///     let other = sinew::spawn(move || main.unpark());
+///     sinew::park();
+///     other.join().unwrap();
+/// });
+/// ```
+#[track_caller]
+pub fn park() {
+    park_until(None, Location::caller());
+}
+
+/// As [`park`], but returns after `timeout` at the latest.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// sinew::run(|| {
+///     sinew::park_timeout(Duration::from_millis(1)); // nobody unparks
+///     sinew::current().unpark();
+///     sinew::park_timeout(Duration::MAX); // somebody has
+/// });
+/// ```
+#[track_caller]
+pub fn park_timeout(timeout: Duration) {
+    park_until(Deadline::after(timeout), Location::caller());
+}
+
+fn park_until(deadline: Option<Deadline>, at: &'static Location<'static>) {
+    let spec = WaitSpec::new(WaitReason::Park, at)
+        .deadline(deadline)
+        .until(Token::Unpark);
+    // Whether by token or by time: std does not tell either.
+    wait(&Waiter::for_current(), &spec);
+}
+
+/// Lets other ready fibers run first.
+///
+/// On a plain thread this is [`std::thread::yield_now`].
+///
+/// ```
+/// let runtime = sinew::Runtime::builder().workers(1).build()?;
+/// runtime.run(|| {
+///     let other = sinew::spawn(|| ());
+///     sinew::yield_now();
+///     assert!(other.is_finished());
+/// });
+/// # std::io::Result::Ok(())
+/// ```
+pub fn yield_now() {
+    match switch::running() {
+        // SAFETY: it runs here, and we hold nothing of the runtime's.
+        Some(block) => unsafe { switch::leave(block, Intent::Yield) },
+        None => std::thread::yield_now(),
+    }
+}

@@ -1,0 +1,96 @@
+//! Running a closure in a fiber and waiting for it, with borrows.
+
+use super::spawn::{Request, cannot_spawn, spawn_on};
+use crate::error::{Failure, JoinError};
+use crate::runtime::Runtime;
+use crate::sched::core::Shared;
+use std::panic::{Location, resume_unwind};
+
+/// Starts a runtime, runs `f` in a fiber of it, waits for every fiber that is
+/// no daemon, and stops the runtime.
+///
+/// A panic of `f` goes on in the caller, after the wait.
+///
+/// # Panics
+///
+/// If `f` does, or if the runtime cannot be started.
+///
+/// ```
+/// let greeting = String::from("hello");
+/// let length = sinew::run(|| greeting.len());
+/// assert_eq!(length, 5);
+/// ```
+#[track_caller]
+pub fn run<F, T>(f: F) -> T
+where
+    F: FnOnce() -> T + Send,
+    T: Send,
+{
+    match Runtime::new() {
+        Ok(runtime) => runtime.run(f),
+        Err(error) => panic!("cannot start a runtime: {error}"),
+    }
+}
+
+impl Runtime {
+    /// Runs `f` in a fiber of this runtime and returns its value; `f` may
+    /// borrow.
+    ///
+    /// Called from a fiber, of this or another runtime, only that fiber waits.
+    /// A panic of `f` goes on in the caller.
+    ///
+    /// # Panics
+    ///
+    /// If `f` does, or if no stack or memory is to be had.
+    ///
+    /// ```
+    /// let runtime = sinew::Runtime::builder().workers(1).build()?;
+    /// let mut seen = Vec::new();
+    /// runtime.run(|| seen.push(1));
+    /// assert_eq!(seen, [1]);
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[track_caller]
+    pub fn run<F, T>(&self, f: F) -> T
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
+        crate::sys::process::assert_not_forked();
+        run_borrowed(self.shared(), f, Location::caller())
+    }
+}
+
+#[track_caller]
+fn run_borrowed<F, T>(shared: &Shared, f: F, at: &'static Location<'static>) -> T
+where
+    F: FnOnce() -> T + Send,
+    T: Send,
+{
+    // SAFETY: `Send`; and what `f` and its value borrow outlives this call,
+    // which does not return before the fiber has completed and the outcome was
+    // taken. `join` cannot be left in another way: it neither unwinds once the
+    // fiber exists nor is it a cancellation point.
+    let handle = match unsafe { spawn_on(shared, Request::new(at), f) } {
+        Ok(handle) => handle,
+        Err(error) => cannot_spawn(&error),
+    };
+    let abort = AbortOnUnwind;
+    let outcome = handle.join();
+    std::mem::forget(abort);
+    match outcome {
+        Ok(value) => value,
+        Err(JoinError(Failure::Panic(payload))) => resume_unwind(payload),
+        Err(error) => panic!("the closure did not run: {error}"),
+    }
+}
+
+/// `join` must not unwind while the fiber borrows from this stack.
+struct AbortOnUnwind;
+
+impl Drop for AbortOnUnwind {
+    fn drop(&mut self) {
+        crate::error::log("a wait for a borrowing fiber was cut short");
+        std::process::abort();
+    }
+}

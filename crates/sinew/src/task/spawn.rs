@@ -1,0 +1,230 @@
+//! Making fibers.
+
+use super::join::{JoinHandle, LocalJoinHandle};
+use crate::fiber::{Birth, BlockRef, Kind, Priority, taker};
+use crate::runtime::{Handle, Runtime, shared_for_spawn};
+use crate::sched::core::Shared;
+use crate::sched::submit::{self, OPS, Placement};
+use crate::sched::{current, switch};
+use crate::stack::StackClass;
+use std::io;
+use std::panic::Location;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// How a fiber should be made.
+pub(super) struct Request {
+    pub(super) name: Option<Arc<str>>,
+    pub(super) class: Option<StackClass>,
+    pub(super) priority: Priority,
+    pub(super) daemon: bool,
+    pub(super) migratable: bool,
+    pub(super) placement: Placement,
+    pub(super) at: &'static Location<'static>,
+}
+
+impl Request {
+    pub(super) fn new(at: &'static Location<'static>) -> Self {
+        Self {
+            name: None,
+            class: None,
+            priority: Priority::Normal,
+            daemon: false,
+            migratable: false,
+            placement: Placement::Balanced,
+            at,
+        }
+    }
+}
+
+/// Fills a block for a new fiber of `shared`; not yet queued.
+///
+/// # Safety
+///
+/// The closure and its outcome stay valid until the fiber has completed and the
+/// outcome was taken; they are `Send` unless they stay on this thread.
+pub(super) unsafe fn make_block<F: FnOnce() -> T, T>(
+    shared: &Shared,
+    request: Request,
+    on_pool: bool,
+    closure: F,
+) -> io::Result<BlockRef> {
+    // Relaxed: who races with the end of a runtime may land on either side.
+    if shared.closed.load(Ordering::Relaxed) {
+        return Err(io::Error::other(format!(
+            "the runtime '{}' has shut down",
+            shared.settings.name
+        )));
+    }
+    if shared.out_of_stacks.load(Ordering::Relaxed) && !on_pool {
+        let no_stack = shared.no_stack.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(error) = no_stack.clone() {
+            return Err(io::Error::new(io::ErrorKind::OutOfMemory, error));
+        }
+    }
+    let block = submit::take_block()?;
+    let birth = Birth {
+        runtime: shared.tag(),
+        ops: &OPS,
+        class: request.class.unwrap_or(shared.settings.class),
+        priority: request.priority,
+        kind: Kind {
+            daemon: request.daemon,
+            local: request.placement == Placement::Here,
+            migratable: request.migratable,
+            on_pool,
+        },
+        name: request.name,
+        spawned_at: request.at,
+    };
+    // SAFETY: fresh from the slab; the handle's reference is ours to take over.
+    unsafe {
+        block.as_ref().occupy(birth, closure);
+        if shared.cancelling.load(Ordering::Relaxed) {
+            // Not queued yet, so there is nobody to wake.
+            let _ = block.as_ref().state().cancel();
+        }
+        Ok(BlockRef::from_counted(block))
+    }
+}
+
+/// Makes a fiber and queues it.
+///
+/// # Safety
+///
+/// As [`make_block`]; `Placement::Here` only on a worker of `shared`.
+pub(super) unsafe fn spawn_on<F: FnOnce() -> T, T>(
+    shared: &Shared,
+    request: Request,
+    closure: F,
+) -> io::Result<JoinHandle<T>> {
+    let placement = request.placement;
+    // SAFETY: the caller's promise.
+    let block = unsafe { make_block(shared, request, false, closure) }?;
+    // SAFETY: just made for this runtime.
+    unsafe { submit::submit_new(shared, block.as_ptr(), placement) };
+    Ok(JoinHandle::new(block, taker::<F, T>()))
+}
+
+#[cold]
+#[track_caller]
+pub(super) fn cannot_spawn(error: &io::Error) -> ! {
+    panic!("cannot spawn a fiber: {error}")
+}
+
+/// Starts a fiber that runs `f`, and returns a handle to wait for its result.
+///
+/// It runs on the runtime of the caller; called from a plain thread, on a
+/// global runtime that starts with the first such call. Dropping the handle
+/// detaches the fiber: it goes on. If it panics, `join` returns the panic and
+/// nobody else notices.
+///
+/// # Panics
+///
+/// If no stack or memory is to be had, or the runtime has shut down;
+/// [`Builder::spawn`](crate::Builder::spawn) returns that as an error.
+///
+/// ```
+/// sinew::run(|| {
+///     let answer = sinew::spawn(|| 6 * 7);
+///     assert_eq!(answer.join().unwrap(), 42);
+/// });
+/// ```
+#[track_caller]
+pub fn spawn<F, T>(f: F) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    let request = Request::new(Location::caller());
+    // SAFETY: `'static` and `Send`.
+    match shared_for_spawn(|shared| unsafe { spawn_on(shared, request, f) }) {
+        Ok(handle) => handle,
+        Err(error) => cannot_spawn(&error),
+    }
+}
+
+/// Starts a fiber on this worker, where it stays, so `f` need not be `Send`.
+///
+/// # Panics
+///
+/// On a thread that is no worker, and as [`spawn`].
+///
+/// ```
+/// use std::cell::Cell;
+/// use std::rc::Rc;
+///
+/// sinew::run(|| {
+///     let count = Rc::new(Cell::new(0));
+///     let theirs = count.clone();
+///     sinew::spawn_local(move || theirs.set(1)).join().unwrap();
+///     assert_eq!(count.get(), 1);
+/// });
+/// ```
+#[track_caller]
+pub fn spawn_local<F, T>(f: F) -> LocalJoinHandle<T>
+where
+    F: FnOnce() -> T + 'static,
+    T: 'static,
+{
+    assert!(
+        switch::running().is_some(),
+        "spawn_local called outside of a fiber: there is no worker to stay on"
+    );
+    let mut request = Request::new(Location::caller());
+    request.placement = Placement::Here;
+    // SAFETY: a fiber runs here, so the core is alive. `'static`; the fiber
+    // stays on this worker, and so does its handle, which is not `Send`.
+    let made = unsafe { spawn_on((*current::core()).shared(), request, f) };
+    match made {
+        Ok(handle) => LocalJoinHandle::new(handle),
+        Err(error) => cannot_spawn(&error),
+    }
+}
+
+impl Runtime {
+    /// Starts a fiber on this runtime; otherwise as [`spawn`].
+    ///
+    /// # Panics
+    ///
+    /// As [`spawn`].
+    #[track_caller]
+    pub fn spawn<F, T>(&self, f: F) -> JoinHandle<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        spawn_from_outside(self.shared(), f)
+    }
+}
+
+impl Handle {
+    /// Starts a fiber on the handle's runtime; otherwise as [`spawn`].
+    ///
+    /// # Panics
+    ///
+    /// As [`spawn`], also once the runtime has shut down.
+    #[track_caller]
+    pub fn spawn<F, T>(&self, f: F) -> JoinHandle<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        spawn_from_outside(&self.shared, f)
+    }
+}
+
+#[track_caller]
+fn spawn_from_outside<F, T>(shared: &Arc<Shared>, f: F) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    crate::sys::process::assert_not_forked();
+    let request = Request::new(Location::caller());
+    // SAFETY: `'static` and `Send`.
+    match unsafe { spawn_on(shared, request, f) } {
+        Ok(handle) => handle,
+        Err(error) => cannot_spawn(&error),
+    }
+}

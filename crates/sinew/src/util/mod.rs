@@ -1,0 +1,4 @@
+//! Small structures that know nothing of fibers.
+
+pub(crate) mod list;
+pub(crate) mod rng;

@@ -1,0 +1,154 @@
+//! Waiting for a fiber's end.
+//!
+//! Any number of waiters of any kind stand in a list in the fiber's block. The
+//! bit `WAITERS` and the bit `COMPLETE` are in one word: a waiter announces
+//! itself there, under the list's lock, before it links itself; the fiber
+//! completes there and looks at the list only if somebody was announced. So
+//! either the waiter sees that it is too late, or the fiber sees the waiter.
+
+use super::outcome::WaitOutcome;
+use super::waiter::{WaitSpec, Waiter, wait};
+use crate::fiber::{Block, Priority};
+use crate::sched::core::Remote;
+use std::pin::pin;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+
+/// Links `waiter` into the list of `target`; false if that has completed.
+///
+/// # Safety
+///
+/// The waiter is pinned, and unlinked (by a waker or by [`unlink`]) before it
+/// goes.
+unsafe fn link(target: &Block, waiter: &Waiter) -> bool {
+    let mut joiners = target.joiners().lock();
+    if target.state().announce_waiter() {
+        return false;
+    }
+    // SAFETY: pinned by the caller, and in no list yet.
+    unsafe { joiners.push_back(waiter.links()) };
+    true
+}
+
+fn unlink(target: &Block, waiter: &Waiter) {
+    let mut joiners = target.joiners().lock();
+    if waiter.is_linked() {
+        // SAFETY: linked by `link` into this very list.
+        unsafe { joiners.remove(waiter.links()) };
+    }
+}
+
+/// Waits until `target` has completed.
+pub(crate) fn wait_for_end(target: &Block, spec: &WaitSpec<'_>) -> WaitOutcome {
+    if target.state().load().complete() {
+        return WaitOutcome::Woken;
+    }
+    let waiter = pin!(Waiter::for_current());
+    // SAFETY: pinned in this frame, and unlinked below unless a waker did.
+    if !unsafe { link(target, &waiter) } {
+        return WaitOutcome::Woken;
+    }
+    let outcome = wait(&waiter, spec);
+    if outcome != WaitOutcome::Woken {
+        unlink(target, &waiter);
+        if spec.lend_to.is_some() {
+            take_priority_back(target);
+        }
+    }
+    outcome
+}
+
+/// A task's wait for the end of a fiber, made when it is first polled.
+pub(crate) type TaskWaiter = Box<Waiter>;
+
+/// Looks whether `target` has completed, and asks to be told if not.
+pub(crate) fn poll_end(
+    target: &Block,
+    slot: &mut Option<TaskWaiter>,
+    context: &mut Context<'_>,
+) -> Poll<()> {
+    if target.state().load().complete() {
+        forget_task(target, slot);
+        return Poll::Ready(());
+    }
+    let former = match slot {
+        Some(waiter) => {
+            let _joiners = target.joiners().lock();
+            if waiter.outcome().is_some() {
+                // Claimed since: COMPLETE was set before that.
+                return Poll::Ready(());
+            }
+            waiter.replace_waker(context.waker())
+        }
+        None => {
+            let waiter = Box::new(Waiter::for_task(context.waker().clone()));
+            // SAFETY: boxed, hence pinned; `forget_task` unlinks it.
+            if !unsafe { link(target, &waiter) } {
+                return Poll::Ready(());
+            }
+            *slot = Some(waiter);
+            None
+        }
+    };
+    drop(former); // user code: not under the lock
+    Poll::Pending
+}
+
+/// Ends a task's wait: nobody will touch the waiter any more.
+pub(crate) fn forget_task(target: &Block, slot: &mut Option<TaskWaiter>) {
+    if let Some(waiter) = slot.take() {
+        unlink(target, &waiter);
+    }
+}
+
+/// Wakes all who wait for the end of `target`, which has just completed.
+///
+/// Calls the wakers of async tasks, so it runs on the fiber's own stack.
+pub(crate) fn wake_joiners(target: &Block) {
+    loop {
+        let wakeup = {
+            let mut joiners = target.joiners().lock();
+            let Some(links) = joiners.pop_front() else {
+                return;
+            };
+            // SAFETY: it was linked, so it is pinned; a fiber's or thread's
+            // waiter that lost the claim to us waits for our notification, one
+            // that won it waits for this lock to unlink itself.
+            unsafe { Waiter::of_links(links).as_ref() }.claim(WaitOutcome::Woken)
+        };
+        if let Some(wakeup) = wakeup {
+            wakeup.fire();
+        }
+    }
+}
+
+/// Lets `to` run at least as urgently as `priority`.
+///
+/// If `to` itself waits for a third fiber it is nudged, looks again, and passes
+/// the priority on in its own wait.
+pub(crate) fn lend_priority(priority: Priority, to: &Block) {
+    if to.priority() >= priority || !to.raise_priority(priority) {
+        return;
+    }
+    // SAFETY: the home of a fiber is null or a `Remote` of its runtime, alive as
+    // long as its fibers.
+    if let Some(home) = unsafe { to.home().cast::<Remote>().as_ref() } {
+        // Relaxed: the worker looks at it when it next takes a fiber; the raise
+        // was published by the nudge, or is a hint that comes a little later.
+        home.resort.store(true, Ordering::Relaxed);
+    }
+    let wake = to.state().nudge();
+    // SAFETY: the answer of this block's own word.
+    unsafe { to.follow(wake) };
+}
+
+/// A waiter gave up: what it lent goes back, what others lend stays.
+#[cold]
+fn take_priority_back(from: &Block) {
+    let mut highest = from.base_priority();
+    from.joiners().lock().for_each(|links| {
+        // SAFETY: linked waiters are pinned, and we hold the lock.
+        highest = highest.max(unsafe { Waiter::of_links(links).as_ref() }.priority());
+    });
+    from.set_priority(highest);
+}

@@ -1,0 +1,37 @@
+//! One way to wait, for fibers, OS threads and async tasks.
+//!
+//! A wait is a [`Waiter`]: it knows whom to wake and has one claim-once word
+//! ([`outcome`]) that being woken, timing out, being cancelled and closing race
+//! for. It lives on the waiting stack (or pinned in a future) and costs no
+//! allocation.
+//!
+//! ```text
+//!   waiter                                  waker
+//!   ──────                                  ─────
+//!   link the waiter into a list (lock)      take it off the list (lock)
+//!   wait: leave the CPU until notified      claim it; if won:
+//!   claimed by another? take the            notify its fiber, thread or task
+//!   notification, then go
+//!   timed out or cancelled: claim it
+//!   oneself, then unlink it (lock)
+//! ```
+//!
+//! Invariant 1 (claim once): exactly one side wins a waiter's claim.
+//! Invariant 2 (exact): a claim won by another is followed by exactly one
+//! notification, and the waiter does not return before it took it. So the
+//! winner may use the waiter's target without a reference until then, and
+//! nothing of the waiter after.
+//! Invariant 3 (tasks): an async task's waiter is claimed only under the lock of
+//! the list that it is in, and unlinked under the same lock before it is freed.
+
+pub(crate) mod deadline;
+pub(crate) mod end;
+pub(crate) mod outcome;
+pub(crate) mod waiter;
+
+#[cfg(all(test, loom))]
+mod loom_tests;
+
+pub(crate) use deadline::Deadline;
+pub(crate) use outcome::WaitOutcome;
+pub(crate) use waiter::{Token, WaitSpec, Waiter, wait};

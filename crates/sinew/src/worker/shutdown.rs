@@ -1,0 +1,149 @@
+//! How a runtime ends.
+//!
+//! ```text
+//!   running ─► draining: wait for every fiber that is no daemon
+//!           ─► closed: nothing new; daemons are cancelled, and awaited a while
+//!           ─► stopped: workers, pool and monitor leave
+//! ```
+//!
+//! Counting who is alive must not cost a shared counter per fiber. Each worker
+//! counts what it spawned and what it finished, alone; the sums are compared
+//! here. All `finished` are read first (Acquire), then all `spawned`. Let V be
+//! the fibers whose spawn we see. If the sums are equal, all of V had finished;
+//! a fiber counts its children before it finishes, and we acquired that, so the
+//! children are in V too. So V is closed, and nothing that it began is alive.
+//!
+//! Who waits for the end stands in `Shared::drainers`; the flag `draining` makes
+//! each worker that goes to sleep, or looks around, wake them to count again.
+//! The last fiber's worker runs out of work after it, so it does go to sleep:
+//! its count, the fence in `Idle::go_to_sleep`, its look at the flag; the
+//! drainer: the flag, a fence, the sums. One of them sees the other.
+//!
+//! Invariant (homes): a `Shared` is freed only when no fiber of it is alive; if
+//! fibers are leaked it is leaked with them, so that wakes for them, which reach
+//! its inboxes, do no harm.
+
+use crate::fiber::{BlockRef, WaitReason, slab};
+use crate::sched::core::{Lives, Shared};
+use crate::wait::{Deadline, WaitOutcome, WaitSpec, Waiter, wait};
+use std::panic::Location;
+use std::pin::pin;
+use std::sync::atomic::{Ordering, fence};
+
+/// Whose end is awaited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whom {
+    /// Every fiber that is no daemon.
+    NonDaemons,
+    /// Every fiber.
+    All,
+}
+
+fn sum(shared: &Shared, of: impl Fn(&Lives) -> u64) -> u64 {
+    let workers = shared.remotes.iter().map(|remote| &remote.counters.lives);
+    workers
+        .chain(std::iter::once(&shared.outside))
+        .fold(0, |total, lives| total.wrapping_add(of(lives)))
+}
+
+/// How many fibers have begun and not ended; exact if it says zero.
+pub(crate) fn alive(shared: &Shared, whom: Whom) -> u64 {
+    let daemons = u64::from(whom == Whom::All);
+    // Acquire: pairs with the Release in `run::finish` and `pool`; the order of
+    // the two sums matters, see the header.
+    let finished = sum(shared, |lives| {
+        lives.finished.load(Ordering::Acquire)
+            + daemons * lives.daemons_finished.load(Ordering::Acquire)
+    });
+    let spawned = sum(shared, |lives| {
+        lives.spawned.load(Ordering::Relaxed)
+            + daemons * lives.daemons_spawned.load(Ordering::Relaxed)
+    });
+    spawned.saturating_sub(finished)
+}
+
+/// Waits until none of them is alive; false if the deadline came first.
+pub(crate) fn drain(
+    shared: &Shared,
+    whom: Whom,
+    deadline: Option<Deadline>,
+    at: &'static Location<'static>,
+) -> bool {
+    loop {
+        let waiter = pin!(Waiter::for_current());
+        {
+            let mut drainers = shared.drainers.lock();
+            // SAFETY: pinned in this frame; unlinked below or by `poke`.
+            unsafe { drainers.push_back(waiter.links()) };
+        }
+        shared.draining.store(true, Ordering::Relaxed);
+        // Pairs with the fence in `Idle::go_to_sleep`; see the header.
+        fence(Ordering::SeqCst);
+        let mut timed_out = false;
+        let done = alive(shared, whom) == 0;
+        if done {
+            // Nobody needs to wake us, but somebody may be about to.
+            if let Some(wakeup) = waiter.claim(WaitOutcome::Woken) {
+                drop(wakeup); // to ourselves: we do not wait for it
+                unlink(shared, &waiter);
+                return true;
+            }
+        }
+        let spec = WaitSpec::new(WaitReason::Shutdown, at).deadline(deadline);
+        if wait(&waiter, &spec) == WaitOutcome::TimedOut {
+            timed_out = true;
+            unlink(shared, &waiter);
+        }
+        if done || timed_out {
+            return done || alive(shared, whom) == 0;
+        }
+    }
+}
+
+fn unlink(shared: &Shared, waiter: &Waiter) {
+    let mut drainers = shared.drainers.lock();
+    if waiter.is_linked() {
+        // SAFETY: linked into this very list by `drain`.
+        unsafe { drainers.remove(waiter.links()) };
+    }
+}
+
+/// Wakes those who wait for fibers to end, to count again.
+#[cold]
+pub(crate) fn poke(shared: &Shared) {
+    let mut woken = Vec::new();
+    {
+        let mut drainers = shared.drainers.lock();
+        while let Some(links) = drainers.pop_front() {
+            // SAFETY: linked waiters are pinned; see `wait::end::wake_joiners`.
+            woken.extend(unsafe { Waiter::of_links(links).as_ref() }.claim(WaitOutcome::Woken));
+        }
+        shared.draining.store(false, Ordering::Relaxed);
+    }
+    for wakeup in woken {
+        wakeup.fire(); // a fiber or a thread, never a task: no user code
+    }
+}
+
+/// Requests cancellation of every fiber of the runtime.
+pub(crate) fn cancel_all(shared: &Shared) {
+    slab::for_each_of(shared.tag().as_ptr(), |block| {
+        let wake = block.state().cancel();
+        // SAFETY: the answer of this block's own word.
+        unsafe { block.follow(wake) };
+    });
+}
+
+/// The fibers that are still there.
+pub(crate) fn survivors(shared: &Shared) -> Vec<BlockRef> {
+    let mut left = Vec::new();
+    slab::for_each_of(shared.tag().as_ptr(), |block| left.push(block));
+    left
+}
+
+/// How many fibers have begun so far.
+pub(crate) fn spawned(shared: &Shared) -> u64 {
+    sum(shared, |lives| {
+        lives.spawned.load(Ordering::Relaxed) + lives.daemons_spawned.load(Ordering::Relaxed)
+    })
+}
