@@ -363,8 +363,8 @@ impl Block {
         self.head.extras.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn take_extras(&self) -> *mut Extras {
-        self.head.extras.swap(ptr::null_mut(), Ordering::Relaxed)
+    pub(crate) fn clear_extras(&self) {
+        self.head.extras.store(ptr::null_mut(), Ordering::Relaxed);
     }
 
     fn ops(&self) -> &'static Ops {

@@ -9,9 +9,10 @@
 //! before it waits on the word with `SLEEPING` as the expected value; a waker
 //! that changes the word makes that wait return at once or wakes it.
 
+use crate::primitive::AtomicU32;
 use crate::sys::futex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 const SLEEPING: u32 = 1 << 0;

@@ -36,8 +36,11 @@ const LAST_GENERATION: u64 = (1 << (64 - SLOT_BITS)) - 1;
 const REFILL: usize = 64;
 /// …and gives half back when it has more than this.
 const CACHE_LIMIT: usize = 256;
-/// Chunks that stay mapped while wholly free.
+/// Chunks that stay mapped while wholly free, whatever happens.
 const SPARE_CHUNKS: usize = 4;
+/// While there is work, a chunk is given back when it has been wholly free for
+/// this many calls of [`trim`].
+const PATIENCE: u32 = 10;
 
 struct Chunk {
     memory: Option<Mapping>,
@@ -48,6 +51,8 @@ struct Chunk {
     first_generation: u64,
     /// Is its number in `Registry::available`?
     listed: bool,
+    /// How many calls of `trim` have found it wholly free.
+    free_for: u32,
 }
 
 struct Registry {
@@ -140,6 +145,7 @@ impl Registry {
             let chunk = &mut self.chunks[number];
             if chunk.free_count == CHUNK_BLOCKS {
                 self.wholly_free -= 1;
+                chunk.free_for = 0;
             }
             while into.len() < count {
                 let Some(block) = NonNull::new(chunk.free) else {
@@ -174,6 +180,7 @@ impl Registry {
                 free_count: 0,
                 first_generation: 1,
                 listed: false,
+                free_for: 0,
             });
         }
         self.chunks[number].map(number)?;
@@ -198,14 +205,38 @@ impl Registry {
         }
         if chunk.free_count == CHUNK_BLOCKS {
             self.wholly_free += 1;
-            if self.wholly_free > SPARE_CHUNKS {
-                self.wholly_free -= 1;
-                chunk.listed = false;
-                chunk.unmap();
-                self.available.retain(|&listed| listed != number);
-            }
         }
     }
+
+    fn trim(&mut self, patience: u32) {
+        let mut unmapped = false;
+        for chunk in &mut self.chunks {
+            if self.wholly_free <= SPARE_CHUNKS {
+                break;
+            }
+            if chunk.memory.is_none() || chunk.free_count != CHUNK_BLOCKS {
+                continue;
+            }
+            chunk.free_for += 1;
+            if chunk.free_for > patience {
+                chunk.free_for = 0;
+                chunk.listed = false;
+                chunk.unmap();
+                self.wholly_free -= 1;
+                unmapped = true;
+            }
+        }
+        if unmapped {
+            let chunks = &self.chunks;
+            self.available.retain(|&number| chunks[number].listed);
+        }
+    }
+}
+
+/// Gives memory of wholly free chunks back: all of it if nothing runs, else
+/// what was not used for a while. The monitors call it.
+pub(crate) fn trim(all: bool) {
+    registry().trim(if all { 0 } else { PATIENCE });
 }
 
 /// Prepares a block for its next life; false if its slot is used up.
@@ -222,13 +253,16 @@ fn renew(block: NonNull<Block>) -> bool {
 
 fn free_extras(block: NonNull<Block>) {
     // SAFETY: no references are left, so the extras are ours to free.
-    let extras = unsafe { block.as_ref() }.take_extras();
-    if !extras.is_null() {
-        // Invariant 2: the monitor may be reading the name.
-        let _lock = registry();
-        // SAFETY: made by `Box::into_raw` in `Block::occupy`, taken once.
-        drop(unsafe { Box::from_raw(extras) });
+    let held = unsafe { block.as_ref() };
+    let extras = held.extras();
+    if extras.is_null() {
+        return;
     }
+    // Invariant 2: the monitor may be reading the name.
+    let _lock = registry();
+    held.clear_extras();
+    // SAFETY: made by `Box::into_raw` in `Block::occupy`, freed once.
+    drop(unsafe { Box::from_raw(extras) });
 }
 
 /// Takes one block without a cache: for threads that are no workers.

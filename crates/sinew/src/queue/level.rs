@@ -24,6 +24,7 @@ impl LevelPicker {
     }
 
     /// The level to take from, given a bit for each non-empty one.
+    #[inline]
     pub(crate) fn pick(&mut self, ready: u8) -> Option<usize> {
         if ready == 0 {
             return None;

@@ -116,7 +116,7 @@ impl Runtime {
                 max_stacks: config.max_stacks,
             })),
             stop: AtomicBool::new(false),
-            draining: AtomicBool::new(false),
+            draining: Default::default(),
             cancelling: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             no_stack: Mutex::new(None),

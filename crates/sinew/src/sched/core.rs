@@ -29,7 +29,7 @@ use crate::queue::inbox::Inbox;
 use crate::queue::level::LevelPicker;
 use crate::stack::{HotStacks, NoStack, StackClass, StackPool};
 use crate::timer::Wheel;
-use crate::primitive::Lock;
+use crate::primitive::{self, AtomicU32, AtomicU64, Lock, fence};
 use crate::util::list::List;
 use crate::util::rng::Rng;
 use crossbeam_utils::CachePadded;
@@ -38,7 +38,7 @@ use std::cell::{Cell, UnsafeCell};
 use std::collections::VecDeque;
 use std::ptr::{self, NonNull};
 use crate::sys::futex;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -48,10 +48,6 @@ use std::time::Duration;
 /// Measured on skynet (1M leaves, cold): 64 keeps 17k stacks alive, plain FIFO
 /// 111k; see docs/bench.md.
 pub(crate) const NEXT_IN_A_ROW: u32 = 64;
-
-/// Below this load a worker keeps what it spawns: moving a fiber to a sleeping
-/// worker costs a wake-up of 30 µs and more, and thieves take what waits.
-pub(crate) const KEEP_LOCAL_LOAD: usize = 64;
 
 /// How a runtime was asked to be.
 pub(crate) struct Settings {
@@ -71,7 +67,7 @@ pub(crate) struct Shared {
     /// Workers leave their loop.
     pub(crate) stop: AtomicBool,
     /// Somebody waits for fibers to end; see `worker::shutdown`.
-    pub(crate) draining: AtomicBool,
+    pub(crate) draining: primitive::AtomicBool,
     /// New fibers are born cancelled: the runtime is ending.
     pub(crate) cancelling: AtomicBool,
     /// No new fibers: the runtime has ended.
@@ -262,6 +258,8 @@ pub(crate) enum Intent {
 /// What one worker owns; see the module header.
 pub(crate) struct Core {
     shared: Arc<Shared>,
+    /// Points into `shared`, which lives as long as the core.
+    remote: NonNull<Remote>,
     index: usize,
     several: bool,
     pub(crate) current: Cell<*const Block>,
@@ -290,6 +288,41 @@ struct Queues {
     choice: Option<Box<dyn Choice>>,
 }
 
+impl Queues {
+    /// The next private entry of a level, as the choice says.
+    #[inline]
+    fn next_private(&mut self, level: usize) -> Option<Entry> {
+        match &mut self.choice {
+            None => self.ready.pop(level),
+            Some(choice) => {
+                let ready = self.ready.level_len(level);
+                let index = choice.pick(ready);
+                assert!(index < ready, "a choice of {index} among {ready}");
+                self.ready.pop_at(level, index)
+            }
+        }
+    }
+
+    /// The next entry, taking turns between private queue and deque.
+    fn next_of_both(&mut self) -> Option<Entry> {
+        loop {
+            let private = self.ready.ready();
+            let stealable = self.deques.maybe();
+            let level = self.picker.pick(private | stealable)?;
+            let bit = 1 << level;
+            self.private_turn = !self.private_turn;
+            if private & bit != 0 && (self.private_turn || stealable & bit == 0) {
+                return self.next_private(level);
+            }
+            // The deque's bit is a hint: if it was wrong it is cleared now, and
+            // we look again.
+            if let Some(entry) = self.deques.pop(level) {
+                return Some(entry);
+            }
+        }
+    }
+}
+
 impl Core {
     pub(crate) fn new(
         shared: Arc<Shared>,
@@ -301,6 +334,7 @@ impl Core {
         let stacks = HotStacks::new(shared.stacks.clone(), shared.settings.class);
         let now = shared.clock.now();
         Self {
+            remote: NonNull::from(&*shared.remotes[index]),
             index,
             several: shared.several_workers(),
             current: Cell::new(ptr::null()),
@@ -336,8 +370,10 @@ impl Core {
         self.several
     }
 
+    #[inline]
     pub(crate) fn remote(&self) -> &Remote {
-        &self.shared.remotes[self.index]
+        // SAFETY: in `shared`, which we hold.
+        unsafe { self.remote.as_ref() }
     }
 
     /// The value of `Block::home` for fibers of this worker.
@@ -436,35 +472,20 @@ impl Core {
     }
 
     /// The next entry of this worker's own: run-next, private queue or deque.
+    #[inline]
     pub(crate) fn next_own(&self) -> Option<Entry> {
         if let Some(entry) = self.run_next.take() {
             self.in_a_row.set(self.in_a_row.get() + 1);
             return Some(entry);
         }
         self.in_a_row.set(0);
+        let several = self.several;
         self.queues(|queues| {
-            loop {
-                let private = queues.ready.ready();
-                let level = queues.picker.pick(private | queues.deques.maybe())?;
-                queues.private_turn = !queues.private_turn;
-                let has_private = private & (1 << level) != 0;
-                if has_private && (queues.private_turn || queues.deques.maybe() == 0) {
-                    return match &mut queues.choice {
-                        None => queues.ready.pop(level),
-                        Some(choice) => {
-                            let ready = queues.ready.level_len(level);
-                            let index = choice.pick(ready);
-                            assert!(index < ready, "a choice of {index} among {ready}");
-                            queues.ready.pop_at(level, index)
-                        }
-                    };
-                }
-                // The deque's bit is a hint: if it was wrong it is cleared now,
-                // and we look again.
-                if let Some(entry) = queues.deques.pop(level) {
-                    return Some(entry);
-                }
-                queues.private_turn = false;
+            if several {
+                queues.next_of_both()
+            } else {
+                let level = queues.picker.pick(queues.ready.ready())?;
+                queues.next_private(level)
             }
         })
     }
@@ -484,20 +505,53 @@ impl Core {
         self.queues(|queues| queues.deques.take_from(&self.shared.injectors))
     }
 
-    /// If the deque holds just one entry, takes it out; for a joiner that has
-    /// claimed the fiber of that entry, which would be stale.
-    pub(crate) fn take_sole_stealable(&self) -> Option<Entry> {
+    /// Takes the entry of a fiber that a joiner has just claimed out of this
+    /// worker's queues, if it is easily found; else it stays there, stale.
+    ///
+    /// Easily found are the youngest of the private queue, and the only one of
+    /// the deque (which would also lure thieves).
+    pub(crate) fn take_claimed(&self, entry: Entry) -> bool {
+        let level = Self::level_of(entry);
+        let several = self.several;
         self.queues(|queues| {
-            if queues.deques.len() != 1 {
-                return None;
+            if queues.ready.pop_youngest(level, entry) {
+                return true;
             }
-            let level = queues.deques.maybe().trailing_zeros() as usize;
-            queues.deques.pop(level.min(Priority::LEVELS - 1))
+            if !several || queues.deques.maybe() == 0 || queues.deques.len() != 1 {
+                return false;
+            }
+            match queues.deques.pop(level) {
+                Some(found) if found == entry => true,
+                Some(other) => {
+                    queues.deques.push(level, other);
+                    false
+                }
+                None => false,
+            }
         })
     }
 
     pub(crate) fn has_stealable(&self) -> bool {
-        self.queues(|queues| queues.deques.len() > 0)
+        self.stealable() > 0
+    }
+
+    /// How many entries thieves could take.
+    pub(crate) fn stealable(&self) -> usize {
+        self.queues(|queues| {
+            if queues.deques.maybe() == 0 {
+                0
+            } else {
+                queues.deques.len()
+            }
+        })
+    }
+
+    /// Fibers that have started here and not ended.
+    pub(crate) fn started_here(&self) -> usize {
+        // Relaxed: our own counters.
+        let counters = &self.remote().counters;
+        let ended = counters.ended.load(Ordering::Relaxed);
+        (counters.started.load(Ordering::Relaxed) - ended) as usize
     }
 
     /// Sorts the queues again after a priority was inherited.
@@ -516,12 +570,7 @@ impl Core {
 
     /// The load as SPEC defines it: live started fibers + 8 × ready ones.
     pub(crate) fn load(&self) -> usize {
-        let counters = &self.remote().counters;
-        let live = counters
-            .started
-            .load(Ordering::Relaxed)
-            .saturating_sub(counters.ended.load(Ordering::Relaxed));
-        live as usize + 8 * self.ready()
+        self.started_here() + 8 * self.ready()
     }
 
     /// Lets other workers see the load.

@@ -5,9 +5,9 @@
 //! production runs. None is called on the path of a switch unless it was
 //! replaced: the default choice is "the oldest", which needs no call.
 
+use crate::primitive::{AtomicU32, Ordering};
 use crate::sys::futex;
 use crate::timer::{RealClock, VirtualClock};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// Tells the time, in nanoseconds.

@@ -42,6 +42,12 @@ pub(crate) fn running() -> Option<NonNull<Block>> {
 ///
 /// `block` is the fiber that runs on this thread. The caller holds no lock of
 /// the runtime and no reference into a core or a thread-local.
+// Always inlined: a CPU predicts where a `ret` goes by the calls before it, and
+// a switch by corosensei is a `call` on the worker's side and a `ret` on the
+// fiber's. A function that is entered before the switch and left after it makes
+// both its own return and the switch's a misprediction: 42 instead of 22 ns for
+// a yield.
+#[inline(always)]
 pub(crate) unsafe fn leave(block: NonNull<Block>, intent: Intent) {
     process::assert_not_forked();
     // SAFETY: the running fiber is owned by its worker, hence alive.

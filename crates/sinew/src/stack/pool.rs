@@ -10,14 +10,16 @@
 //! Invariant 2: a slab that is not idle when the pool drops is leaked: somebody
 //! may still run there (rule 3).
 
+use std::ops::DerefMut;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::class::StackClass;
 use super::guard::{GuardChoice, GuardKind, Guards};
 use super::handle::Stack;
 use super::no_stack::NoStack;
 use super::shelves::{Picked, Shelves};
+use crate::primitive::{self, Lock};
 use crate::sys::map::{Span, page_size};
 
 /// The most stacks handed over at a time.
@@ -67,13 +69,13 @@ struct Apart<T>(T);
 #[derive(Debug)]
 pub(crate) struct StackPool {
     /// How many wait for a stack. Read at each give, seldom written.
-    starving: Apart<AtomicUsize>,
+    starving: Apart<primitive::AtomicUsize>,
     /// See [`StackPool::excess`]; written under the lock.
     excess: AtomicUsize,
     tag: u16,
     max_stacks: usize,
     guards: Guards,
-    shelves: Mutex<Shelves>,
+    shelves: Lock<Shelves>,
     /// How many hot stacks each worker has; each written by its worker only.
     hot: Mutex<Vec<Weak<AtomicUsize>>>,
 }
@@ -89,7 +91,7 @@ impl StackPool {
             tag: NEXT.fetch_add(1, Relaxed),
             max_stacks: config.max_stacks.unwrap_or(usize::MAX),
             guards: Guards::new(config.guard),
-            shelves: Mutex::new(Shelves::default()),
+            shelves: Lock::new(Shelves::default()),
             hot: Mutex::new(Vec::new()),
         }
     }
@@ -303,8 +305,8 @@ impl StackPool {
 
     /// Nothing that runs under the lock leaves it half done except by a broken
     /// invariant, which ends the runtime anyway: so poison tells nothing.
-    pub(super) fn lock(&self) -> MutexGuard<'_, Shelves> {
-        self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn lock(&self) -> impl DerefMut<Target = Shelves> {
+        self.shelves.lock()
     }
 
     /// Brings `excess` up to date; called before the lock is left.
@@ -319,10 +321,7 @@ impl StackPool {
 
 impl Drop for StackPool {
     fn drop(&mut self) {
-        let shelves = self
-            .shelves
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner);
+        let shelves = self.shelves.get_mut();
         for slab in shelves.slabs.drain(..).flatten() {
             if slab.taken() == 0 {
                 let splits = slab.splits();

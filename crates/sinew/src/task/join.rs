@@ -163,21 +163,10 @@ impl<T> JoinHandle<T> {
         if !block.claim_start(core.several()) {
             return;
         }
-        // The entry it leaves in a queue is stale now. If it is the only one in
-        // our deque, take it out at once: thieves would be lured by it.
-        if core.several() {
-            match core.take_sole_stealable() {
-                // SAFETY: the entry's own reference; ours keeps the block.
-                Some(entry) if entry.block() == self.block.as_ptr() => unsafe {
-                    release(entry.block(), 1);
-                },
-                Some(entry) => {
-                    core.push_stealable(entry);
-                }
-                None => {}
-            }
-            core.learn_join(true);
-        }
+        if core.take_claimed(Entry::fresh(self.block.as_ptr())) {
+            block.merge_entry();
+        } // else the entry stays in its queue, stale
+        core.learn_join(true);
         let entry = Entry::started(self.block.as_ptr());
         if let Err(entry) = core.try_run_next(entry) {
             core.push_private(entry);

@@ -65,6 +65,8 @@ fn park_until(deadline: Option<Deadline>, at: &'static Location<'static>) {
 /// });
 /// # std::io::Result::Ok(())
 /// ```
+// Always inlined, for the reason told at `switch::leave`.
+#[inline(always)]
 pub fn yield_now() {
     match switch::running() {
         // SAFETY: it runs here, and we hold nothing of the runtime's.

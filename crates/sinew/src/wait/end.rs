@@ -106,7 +106,7 @@ pub(crate) fn forget_task(target: &Block, slot: &mut Option<TaskWaiter>) {
 /// Calls the wakers of async tasks, so it runs on the fiber's own stack.
 pub(crate) fn wake_joiners(target: &Block) {
     loop {
-        let wakeup = {
+        let (wakeup, last) = {
             let mut joiners = target.joiners().lock();
             let Some(links) = joiners.pop_front() else {
                 return;
@@ -114,10 +114,15 @@ pub(crate) fn wake_joiners(target: &Block) {
             // SAFETY: it was linked, so it is pinned; a fiber's or thread's
             // waiter that lost the claim to us waits for our notification, one
             // that won it waits for this lock to unlink itself.
-            unsafe { Waiter::of_links(links).as_ref() }.claim(WaitOutcome::Woken)
+            let wakeup = unsafe { Waiter::of_links(links).as_ref() }.claim(WaitOutcome::Woken);
+            // Nobody enters any more: COMPLETE is set.
+            (wakeup, joiners.is_empty())
         };
         if let Some(wakeup) = wakeup {
             wakeup.fire();
+        }
+        if last {
+            return;
         }
     }
 }

@@ -15,3 +15,6 @@ pub(crate) mod search;
 pub(crate) mod services;
 pub(crate) mod shutdown;
 pub(crate) mod sleep;
+
+#[cfg(all(test, loom))]
+mod loom_tests;

@@ -86,6 +86,7 @@ pub(crate) fn run(shared: &Shared, settings: &MonitorSettings) {
         }
         if now - trimmed >= TRIM_EVERY {
             trimmed = now;
+            slab::trim(false);
             if shared.stacks.excess() > 0 {
                 trim(shared, Trim::Half);
             }
@@ -96,6 +97,7 @@ pub(crate) fn run(shared: &Shared, settings: &MonitorSettings) {
         }
         if now - *asleep_since.get_or_insert(now) >= LINGER {
             trim(shared, Trim::All);
+            slab::trim(true);
             shared
                 .monitor
                 .sleep(|| shared.idle.all_asleep() && !shared.stop.load(Ordering::Relaxed));

@@ -11,12 +11,13 @@
 use super::first_frame::run_to_completion;
 use super::shutdown;
 use crate::fiber::{Begin, Block, release};
+use crate::primitive::fence;
 use crate::sched::core::Shared;
 use crate::sched::current;
 use std::collections::VecDeque;
 use std::io;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 

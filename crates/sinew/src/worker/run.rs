@@ -73,10 +73,13 @@ fn look_around(core: &Core) {
     if core.shared().stacks.is_starving() {
         relieve(core);
     }
-    if core.several() && !core.shared().injectors.is_empty() {
-        if let Some(entry) = core.take_injected() {
-            core.push_stealable(entry);
+    if core.several() {
+        if !core.shared().injectors.is_empty() {
+            if let Some(entry) = core.take_injected() {
+                core.push_stealable(entry);
+            }
         }
+        search::even_out(core);
     }
     core.publish_load();
     if core.shared().draining.load(Ordering::Relaxed) {

@@ -88,6 +88,27 @@ fn wait_for_lone(core: &Core, victim: usize, switches_then: u64) -> Option<Entry
     steal(core, remote)
 }
 
+/// Takes a batch from a worker that has far more to do than this one, although
+/// this one has something to do itself.
+///
+/// Started fibers stay where they are. Without this a worker that has stolen a
+/// few long-lived ones would leave hundreds of unstarted ones to another.
+pub(crate) fn even_out(core: &Core) {
+    let remotes = &core.shared().remotes;
+    let victim = &*remotes[core.random(remotes.len())];
+    if victim.index == core.index() {
+        return;
+    }
+    // Relaxed: a hint, published now and then.
+    let theirs = victim.counters.load.load(Ordering::Relaxed) as usize;
+    let waiting = victim.stealers.as_ref().map_or(0, |stealers| stealers.len());
+    if waiting >= 2 && 2 * core.load() < theirs {
+        if let Some(entry) = steal(core, victim) {
+            core.push_stealable(entry);
+        }
+    }
+}
+
 fn steal(core: &Core, victim: &Remote) -> Option<Entry> {
     let (entry, count) = core.steal_from(victim)?;
     bump(&core.remote().counters.stolen, count as u64);

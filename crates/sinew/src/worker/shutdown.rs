@@ -24,11 +24,11 @@
 //! its inboxes, do no harm.
 
 use crate::fiber::{BlockRef, WaitReason, slab};
+use crate::primitive::{Ordering, fence};
 use crate::sched::core::{Lives, Shared};
 use crate::wait::{Deadline, WaitOutcome, WaitSpec, Waiter, wait};
 use std::panic::Location;
 use std::pin::pin;
-use std::sync::atomic::{Ordering, fence};
 
 /// Whose end is awaited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,9 +8,9 @@
 //! 3. Timers: they are our own, so their time is known before we sleep.
 
 use super::{search, shutdown};
+use crate::primitive::{Ordering, fence};
 use crate::sched::core::Core;
 use crate::sched::idle::Left;
-use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 /// Sleeps until there may be something to do; answers whether this worker is

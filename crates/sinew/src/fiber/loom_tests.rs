@@ -1,0 +1,587 @@
+//! Models of the state word, of the token of `park`, of a fiber's end and its
+//! references, of who starts a fiber, and of a thread's proxy.
+//!
+//! TABLE
+
+use super::block::{Birth, Block, Kind, Ops};
+use super::priority::Priority;
+use super::proxy::ThreadProxy;
+use super::state::{Completed, Detached, Park, State, Wake};
+use crate::primitive::{AtomicBool, AtomicUsize, Ordering, spin_hint};
+use crate::stack::StackClass;
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+use std::panic::Location;
+use std::ptr::NonNull;
+
+/// A plain cell: loom fails if two threads use it without an order.
+struct Plain<T>(UnsafeCell<T>);
+
+// SAFETY: every access is checked by loom.
+unsafe impl<T: Send> Sync for Plain<T> {}
+
+impl<T: Copy> Plain<T> {
+    fn new(value: T) -> Self {
+        Self(UnsafeCell::new(value))
+    }
+
+    fn set(&self, value: T) {
+        // SAFETY: loom checks that nobody else uses the cell now.
+        self.0.with_mut(|at| unsafe { *at = value });
+    }
+
+    fn get(&self) -> T {
+        // SAFETY: loom checks that nobody writes the cell now.
+        self.0.with(|at| unsafe { *at })
+    }
+}
+
+fn occupied(references: u64) -> State {
+    let state = State::vacant();
+    state.occupy(references);
+    state
+}
+
+/// A fiber that runs until one notification and one nudge have come.
+struct Sleeper {
+    state: State,
+    /// What is saved when it leaves its stack: which wakes it has seen.
+    context: Plain<(bool, bool)>,
+    /// What the notifier and the nudger wrote before they woke it.
+    payload: [Plain<u32>; 2],
+    ended: Plain<bool>,
+}
+
+impl Sleeper {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            state: occupied(3),
+            context: Plain::new((false, false)),
+            payload: [Plain::new(0), Plain::new(0)],
+            ended: Plain::new(false),
+        })
+    }
+
+    /// Runs the fiber on this thread, which owns it, until it parks or ends.
+    fn run(&self) {
+        let (mut notified, mut nudged) = self.context.get();
+        loop {
+            // As in `wait_fiber`: a look, then the read-modify-write.
+            let mut seen = self.state.load();
+            if seen.parked() || seen.woken() {
+                seen = self.state.take_wakes();
+            }
+            if seen.notified() {
+                assert!(!notified, "one notification came twice");
+                assert_eq!(self.payload[0].get(), 1);
+                notified = true;
+            }
+            if seen.nudged() {
+                assert_eq!(self.payload[1].get(), 1);
+                nudged = true;
+            }
+            if notified && nudged {
+                assert!(!self.ended.get());
+                self.ended.set(true);
+                return;
+            }
+            self.context.set((notified, nudged));
+            match self.state.commit_park() {
+                Park::Asleep => return,
+                Park::Awake => {}
+            }
+        }
+    }
+
+    fn follow(&self, wake: Wake) {
+        match wake {
+            Wake::Enqueue => self.run(),
+            Wake::Nothing => {}
+        }
+    }
+}
+
+#[test]
+fn a_wake_before_during_or_after_a_park_is_taken_once_with_all_that_came_before_it() {
+    loom::model(|| {
+        let fiber = Sleeper::new();
+        let wakers = [0, 1].map(|which| {
+            let fiber = fiber.clone();
+            thread::spawn(move || {
+                fiber.payload[which].set(1);
+                fiber.follow(if which == 0 {
+                    fiber.state.notify()
+                } else {
+                    fiber.state.nudge()
+                });
+            })
+        });
+        fiber.run();
+        for waker in wakers {
+            waker.join().unwrap();
+        }
+        assert!(fiber.ended.get(), "a wake was lost");
+    });
+}
+
+#[test]
+fn of_two_wakers_of_one_park_exactly_one_enqueues() {
+    loom::model(|| {
+        let state = Arc::new(occupied(3));
+        let context = Arc::new(Plain::new(0));
+        let wakers = [State::notify, State::nudge].map(|wake| {
+            let (state, context) = (state.clone(), context.clone());
+            thread::spawn(move || {
+                let enqueues = wake(&state) == Wake::Enqueue;
+                if enqueues {
+                    assert_eq!(context.get(), 1, "the saved context is not visible");
+                    context.set(2);
+                }
+                enqueues
+            })
+        });
+        context.set(1);
+        let awake = state.commit_park() == Park::Awake;
+        if awake {
+            context.set(2);
+        }
+        let mut owners = u32::from(awake);
+        for waker in wakers {
+            owners += u32::from(waker.join().unwrap());
+        }
+        assert_eq!(owners, 1);
+    });
+}
+
+/// Which of the two tokens a fiber waits for.
+#[derive(Clone, Copy)]
+struct Token {
+    leave: fn(&State) -> Wake,
+    seen: fn(super::state::Snapshot) -> bool,
+    take: fn(&State) -> bool,
+}
+
+/// A fiber that parks until `count` has reached 2.
+struct Parker {
+    state: State,
+    count: AtomicUsize,
+    token: Token,
+    ended: Plain<bool>,
+}
+
+impl Parker {
+    fn run(&self) {
+        // Relaxed: only the token orders it.
+        while self.count.load(Ordering::Relaxed) < 2 {
+            if !self.park() {
+                return; // another thread goes on with it
+            }
+        }
+        self.ended.set(true);
+    }
+
+    /// `park` as `wait_fiber` has it; false if the fiber left this thread.
+    fn park(&self) -> bool {
+        loop {
+            let mut seen = self.state.load();
+            if seen.parked() || seen.woken() {
+                seen = self.state.take_wakes();
+            }
+            if (self.token.seen)(seen) && (self.token.take)(&self.state) {
+                return true;
+            }
+            match self.state.commit_park() {
+                Park::Asleep => return false,
+                Park::Awake => {}
+            }
+        }
+    }
+
+    /// A woken fiber goes on inside `park`.
+    fn resume(&self) {
+        if self.park() {
+            self.run();
+        }
+    }
+}
+
+fn tokens_merge_but_nothing_before_them_is_missed(token: Token) {
+    loom::model(move || {
+        let fiber = Arc::new(Parker {
+            state: occupied(3),
+            count: AtomicUsize::new(0),
+            token,
+            ended: Plain::new(false),
+        });
+        let unparkers = [0, 1].map(|_| {
+            let fiber = fiber.clone();
+            thread::spawn(move || {
+                fiber.count.fetch_add(1, Ordering::Relaxed);
+                if (fiber.token.leave)(&fiber.state) == Wake::Enqueue {
+                    fiber.resume();
+                }
+            })
+        });
+        fiber.run();
+        for unparker in unparkers {
+            unparker.join().unwrap();
+        }
+        assert!(fiber.ended.get(), "the fiber sleeps for ever");
+    });
+}
+
+#[test]
+fn a_fiber_that_takes_a_token_sees_what_came_before_every_unpark_it_stands_for() {
+    tokens_merge_but_nothing_before_them_is_missed(Token {
+        leave: State::unpark,
+        seen: |snapshot| snapshot.token(),
+        take: State::take_token,
+    });
+}
+
+#[test]
+fn a_fiber_that_polls_again_sees_what_came_before_every_wake_of_its_waker() {
+    tokens_merge_but_nothing_before_them_is_missed(Token {
+        leave: State::wake_poll,
+        seen: |snapshot| snapshot.poll(),
+        take: State::take_poll,
+    });
+}
+
+#[test]
+fn a_cancelled_park_returns_and_knows_why() {
+    loom::model(|| {
+        let fiber = Arc::new((occupied(2), Plain::new(0)));
+        fn park(fiber: &(State, Plain<u32>)) {
+            loop {
+                let mut seen = fiber.0.load();
+                if seen.parked() || seen.woken() {
+                    seen = fiber.0.take_wakes();
+                }
+                if seen.token() && fiber.0.take_token() {
+                    assert!(fiber.0.look());
+                    assert_eq!(fiber.1.get(), 1);
+                    fiber.1.set(2);
+                    return;
+                }
+                match fiber.0.commit_park() {
+                    Park::Asleep => return,
+                    Park::Awake => {}
+                }
+            }
+        }
+        let canceller = thread::spawn({
+            let fiber = fiber.clone();
+            move || {
+                fiber.1.set(1);
+                if fiber.0.cancel() == Wake::Enqueue {
+                    park(&fiber);
+                }
+            }
+        });
+        park(&fiber);
+        canceller.join().unwrap();
+        assert_eq!(fiber.1.get(), 2);
+    });
+}
+
+/// A fiber's end, seen from its worker, its handle and one more reference.
+struct Ending {
+    state: State,
+    /// 7 from the end of the body until somebody takes or drops it.
+    outcome: Plain<u32>,
+    /// Used by all who have a reference; written by who frees.
+    memory: Plain<bool>,
+    /// What the handle did before it was dropped.
+    handle: Plain<u32>,
+}
+
+impl Ending {
+    fn new(references: u64) -> Arc<Self> {
+        Arc::new(Self {
+            state: occupied(references),
+            outcome: Plain::new(0),
+            memory: Plain::new(true),
+            handle: Plain::new(0),
+        })
+    }
+
+    fn release(&self) {
+        assert!(self.memory.get());
+        if self.state.release(1) {
+            self.memory.set(false);
+        }
+    }
+
+    fn take_outcome(&self) {
+        assert_eq!(self.outcome.get(), 7);
+        self.outcome.set(8);
+    }
+
+    /// As `run_to_completion` and `run::finish`.
+    fn complete(&self) {
+        self.outcome.set(7);
+        match self.state.complete() {
+            Completed::ForHandle { .. } => {}
+            Completed::ForNobody { .. } => {
+                self.handle.set(2);
+                self.take_outcome();
+            }
+        }
+        self.release();
+    }
+
+    /// As the drop of a `JoinHandle`.
+    fn drop_handle(&self) {
+        self.handle.set(1);
+        match self.state.detach() {
+            Detached::Running => {}
+            Detached::OutcomeIsOurs => self.take_outcome(),
+        }
+        self.release();
+    }
+
+    fn assert_clean(&self) {
+        assert_eq!(self.outcome.get(), 8, "the outcome leaked");
+        assert!(!self.memory.get(), "the block leaked");
+    }
+}
+
+#[test]
+fn a_dropped_handle_and_the_end_agree_who_drops_the_outcome_and_the_last_one_frees() {
+    loom::model(|| {
+        let ending = Ending::new(3);
+        let worker = thread::spawn({
+            let ending = ending.clone();
+            move || ending.complete()
+        });
+        let friend = thread::spawn({
+            let ending = ending.clone();
+            move || {
+                // A `Fiber` that is cloned, used after the end, and dropped.
+                ending.state.acquire();
+                ending.release();
+                let _ = ending.state.unpark();
+                ending.release();
+            }
+        });
+        ending.drop_handle();
+        worker.join().unwrap();
+        friend.join().unwrap();
+        ending.assert_clean();
+    });
+}
+
+#[test]
+fn whoever_sees_the_end_sees_the_outcome() {
+    loom::model(|| {
+        let ending = Ending::new(2);
+        let worker = thread::spawn({
+            let ending = ending.clone();
+            move || ending.complete()
+        });
+        // As `try_join`, which takes the outcome or gives the handle back.
+        if ending.state.load().complete() {
+            ending.take_outcome();
+            ending.release();
+        } else {
+            ending.drop_handle();
+        }
+        worker.join().unwrap();
+        ending.assert_clean();
+    });
+}
+
+#[test]
+fn a_waiter_comes_too_late_and_sees_the_outcome_or_is_seen_by_the_end() {
+    loom::model(|| {
+        let ending = Arc::new((occupied(2), Plain::new(0)));
+        let worker = thread::spawn({
+            let ending = ending.clone();
+            move || {
+                ending.1.set(7);
+                match ending.0.complete() {
+                    Completed::ForHandle { waiters } => waiters,
+                    Completed::ForNobody { .. } => unreachable!("nobody detaches"),
+                }
+            }
+        });
+        let too_late = ending.0.announce_waiter();
+        if too_late {
+            assert_eq!(ending.1.get(), 7);
+        }
+        assert_eq!(worker.join().unwrap(), !too_late);
+    });
+}
+
+#[test]
+fn a_reference_made_by_the_registry_is_to_a_block_that_is_wholly_there() {
+    loom::model(|| {
+        let block = Arc::new((State::vacant(), Plain::new(0)));
+        /// The last reference makes room for a next life, here or not at all.
+        fn release(block: &(State, Plain<u32>), next: u32) {
+            assert!(block.1.get() > 0);
+            if block.0.release(1) {
+                block.1.set(0);
+                if next > 0 {
+                    block.1.set(next);
+                    block.0.occupy(1);
+                }
+            }
+        }
+        let registry = thread::spawn({
+            let block = block.clone();
+            move || {
+                if block.0.try_acquire() {
+                    release(&block, 0);
+                }
+            }
+        });
+        block.1.set(1);
+        block.0.occupy(1);
+        release(&block, 2);
+        registry.join().unwrap();
+    });
+}
+
+static NO_OPS: Ops = Ops {
+    enqueue: |_| unreachable!("nothing is woken here"),
+    recycle: |_| {},
+};
+
+fn unstarted() -> Block {
+    let block = Block::vacant();
+    let birth = Birth {
+        runtime: NonNull::dangling(),
+        ops: &NO_OPS,
+        class: StackClass::SMALLEST,
+        priority: Priority::Normal,
+        kind: Kind {
+            daemon: false,
+            local: false,
+            migratable: false,
+            on_pool: false,
+        },
+        name: None,
+        spawned_at: Location::caller(),
+    };
+    // SAFETY: nobody else knows the block.
+    unsafe { block.occupy(birth, || ()) };
+    block
+}
+
+/// A fiber that came by an inbox, for two workers and a joiner to start.
+struct Fresh {
+    block: Block,
+    /// Used by the inbox, and by who starts the fiber.
+    link: Plain<u32>,
+    /// The queue that the owner of the inbox puts it into: a stand-in.
+    queued: AtomicBool,
+    starts: Plain<u32>,
+}
+
+impl Fresh {
+    fn try_start(&self) -> bool {
+        let won = self.block.claim_start(true);
+        if won {
+            assert_eq!(self.link.get(), 1, "the inbox still uses the link");
+            self.link.set(2);
+            self.starts.set(self.starts.get() + 1);
+        }
+        won
+    }
+}
+
+#[test]
+fn of_two_workers_and_a_joiner_exactly_one_starts_a_fiber() {
+    loom::model(|| {
+        let fresh = Arc::new(Fresh {
+            block: unstarted(),
+            link: Plain::new(0),
+            queued: AtomicBool::new(false),
+            starts: Plain::new(0),
+        });
+        fresh.block.close_for_claim();
+        let thief = thread::spawn({
+            let fresh = fresh.clone();
+            // Acquire: the queue's own.
+            move || fresh.queued.load(Ordering::Acquire) && fresh.try_start()
+        });
+        let joiner = thread::spawn({
+            let fresh = fresh.clone();
+            move || !fresh.block.is_claimed() && fresh.try_start()
+        });
+        // The owner of the inbox, as `Core::end_inbox_sleep`.
+        fresh.link.set(1);
+        fresh.block.open_for_claim();
+        fresh.queued.store(true, Ordering::Release);
+        let mut started = u32::from(fresh.try_start());
+        started += u32::from(thief.join().unwrap());
+        started += u32::from(joiner.join().unwrap());
+        assert_eq!(started, 1);
+        assert_eq!(fresh.starts.get(), 1);
+    });
+}
+
+#[test]
+fn a_thread_that_takes_a_token_sees_what_came_before_every_unpark_it_stands_for() {
+    let tokens: [(fn(&ThreadProxy), fn(&ThreadProxy) -> bool); 2] = [
+        (ThreadProxy::unpark, ThreadProxy::take_token),
+        (ThreadProxy::wake_poll, ThreadProxy::take_poll),
+    ];
+    for (leave, take) in tokens {
+        loom::model(move || {
+            let parker = Arc::new((ThreadProxy::of_current_thread(), AtomicUsize::new(0)));
+            let unparkers = [0, 1].map(|_| {
+                let parker = parker.clone();
+                thread::spawn(move || {
+                    parker.1.fetch_add(1, Ordering::Relaxed);
+                    leave(&parker.0);
+                })
+            });
+            while parker.1.load(Ordering::Relaxed) < 2 {
+                // `park` as `wait_thread` has it.
+                loop {
+                    assert!(!parker.0.take_wakes(), "nobody notifies");
+                    if take(&parker.0) {
+                        break;
+                    }
+                    parker.0.sleep(None);
+                }
+            }
+            for unparker in unparkers {
+                unparker.join().unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+fn a_notified_thread_leaves_its_wait_after_the_notifier_is_done_with_it() {
+    loom::model(|| {
+        let wait = Arc::new((ThreadProxy::of_current_thread(), Plain::new(0)));
+        let notifier = thread::spawn({
+            let wait = wait.clone();
+            move || {
+                wait.1.set(1);
+                wait.0.notify();
+            }
+        });
+        let nudger = thread::spawn({
+            let wait = wait.clone();
+            move || wait.0.unpark()
+        });
+        while !wait.0.take_wakes() {
+            wait.0.sleep(None);
+        }
+        assert_eq!(wait.1.get(), 1);
+        wait.1.set(2); // the waiter's frame is gone
+        notifier.join().unwrap();
+        nudger.join().unwrap();
+        // The other wake left its token; it is there for the next park.
+        while !wait.0.take_token() {
+            spin_hint();
+        }
+    });
+}

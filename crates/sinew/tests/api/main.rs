@@ -1,0 +1,25 @@
+//! The public API, one module per topic; each fact on one and on two workers
+//! where that makes a difference.
+
+#[path = "../harness/mod.rs"]
+mod harness;
+
+mod block_on;
+mod blocking;
+mod cancel;
+mod drops;
+mod exit;
+mod join;
+mod local;
+mod migrate;
+mod names;
+mod order;
+mod panics;
+mod park;
+mod priority;
+mod runtime;
+mod safepoint;
+mod shutdown;
+mod spawn;
+mod stats;
+mod time;

@@ -1,0 +1,267 @@
+//! Sleeping, intervals and instants.
+
+use crate::harness::{Gate, Rng, in_fibers, on_workers, runtime, wait_until, watch};
+use sinew::time::Instant;
+use sinew::{Cancelled, WaitReason, interval, sleep, sleep_until};
+use std::time::Duration;
+
+const HOUR: Duration = Duration::from_secs(3600);
+const MS: Duration = Duration::from_millis(1);
+
+#[test]
+fn no_sleep_ends_early() {
+    on_workers(|runtime| {
+        let real = std::time::Instant::now();
+        sleep(3 * MS).unwrap(); // on this thread
+        assert!(real.elapsed() >= 3 * MS);
+        runtime.run(|| {
+            let mut rng = Rng::new(11);
+            let sleepers: Vec<_> = (0..500)
+                .map(|_| {
+                    let time = Duration::from_micros(rng.below(20_000));
+                    sinew::spawn(move || {
+                        let (real, ours) = (std::time::Instant::now(), Instant::now());
+                        sleep(time).unwrap();
+                        assert!(real.elapsed() >= time);
+                        assert!(ours.elapsed() >= time);
+                    })
+                })
+                .collect();
+            for sleeper in sleepers {
+                sleeper.join().unwrap();
+            }
+        });
+    });
+}
+
+#[test]
+fn a_short_sleep_registered_after_a_long_one_does_not_wait_for_it() {
+    on_workers(|runtime| {
+        let long = runtime.spawn(|| sleep(HOUR));
+        wait_until(|| long.fiber().wait_reason() == WaitReason::Sleep);
+        runtime.run(|| {
+            for time in [20, 5, 1] {
+                sleep(time * MS).unwrap();
+            }
+            let many: Vec<_> = (0..20).map(|i| sinew::spawn(move || sleep(i * MS))).collect();
+            for sleeper in many {
+                sleeper.join().unwrap().unwrap();
+            }
+        });
+        assert!(!long.is_finished());
+        long.cancel();
+        assert_eq!(long.join().unwrap(), Err(Cancelled));
+    });
+}
+
+#[test]
+fn sleepers_of_one_worker_wake_in_the_order_of_their_deadlines() {
+    let _watch = watch();
+    runtime(1).run(|| {
+        let log = crate::harness::Log::new();
+        let base = Instant::now() + 30 * MS;
+        // Deadlines in a shuffled order, all before the first one comes.
+        let sleepers: Vec<_> = (0..50u32)
+            .map(|i| {
+                let log = log.clone();
+                let at = (i * 17) % 50;
+                sinew::spawn(move || {
+                    let due = base + at * 4 * MS;
+                    let registered = Instant::now() < base;
+                    sleep_until(due).unwrap();
+                    log.push((at, registered));
+                })
+            })
+            .collect();
+        for sleeper in sleepers {
+            sleeper.join().unwrap();
+        }
+        let woken = log.take();
+        // Only a machine that stood still while they were registered excuses.
+        if woken.iter().all(|(_, registered)| *registered) {
+            let order: Vec<u32> = woken.into_iter().map(|(at, _)| at).collect();
+            let mut sorted = order.clone();
+            sorted.sort_unstable();
+            assert_eq!(order, sorted);
+        }
+    });
+}
+
+#[test]
+fn a_fiber_that_yields_all_the_time_does_not_starve_timers() {
+    in_fibers(|| {
+        let woken = Gate::new();
+        let theirs = woken.clone();
+        sinew::spawn(move || {
+            sleep(2 * MS).unwrap();
+            theirs.open();
+        });
+        woken.pass();
+        // Nor do two that wake each other all the time.
+        let woken = Gate::new();
+        let (gate, theirs) = (woken.clone(), woken.clone());
+        let sleeper = sinew::spawn(move || {
+            sleep(2 * MS).unwrap();
+            gate.open();
+        });
+        let me = sinew::current();
+        let partner = sinew::spawn(move || {
+            while !theirs.is_open() {
+                me.unpark();
+                sinew::park();
+            }
+            me.unpark();
+        });
+        while !woken.is_open() {
+            partner.fiber().unpark();
+            sinew::park();
+        }
+        partner.fiber().unpark();
+        partner.join().unwrap();
+        sleeper.join().unwrap();
+    });
+}
+
+#[test]
+fn a_sleep_of_no_time_and_one_until_the_past_return() {
+    in_fibers(|| {
+        sleep(Duration::ZERO).unwrap();
+        let past = Instant::now();
+        sleep(MS).unwrap();
+        sleep_until(past).unwrap();
+    });
+    let past = Instant::now();
+    sleep_until(past).unwrap();
+    sleep(Duration::ZERO).unwrap();
+}
+
+#[test]
+fn a_sleep_beyond_the_clock_s_range_is_a_sleep_until_cancelled() {
+    on_workers(|runtime| {
+        let eternal = runtime.spawn(|| sleep(Duration::MAX));
+        wait_until(|| eternal.fiber().wait_reason() == WaitReason::Sleep);
+        runtime.run(|| sleep(2 * MS)).unwrap();
+        assert!(!eternal.is_finished());
+        eternal.cancel();
+        assert_eq!(eternal.join().unwrap(), Err(Cancelled));
+        let ticker = runtime.spawn(|| interval(Duration::MAX).tick());
+        wait_until(|| ticker.fiber().wait_reason() == WaitReason::Sleep);
+        ticker.cancel();
+        assert_eq!(ticker.join().unwrap().map(drop), Err(Cancelled));
+    });
+}
+
+#[test]
+fn ticks_keep_to_the_grid_and_none_comes_early() {
+    in_fibers(|| {
+        let before = Instant::now();
+        let mut ticks = interval(3 * MS);
+        let after = Instant::now();
+        assert_eq!(ticks.period(), 3 * MS);
+        let mut last: Option<Instant> = None;
+        for _ in 0..5 {
+            let due = ticks.tick().unwrap();
+            assert!(Instant::now() >= due);
+            match last {
+                None => assert!(due >= before + 3 * MS && due <= after + 3 * MS),
+                Some(last) => {
+                    let apart = due - last;
+                    assert!(apart >= 3 * MS);
+                    assert_eq!(apart.as_nanos() % (3 * MS).as_nanos(), 0);
+                }
+            }
+            last = Some(due);
+        }
+    });
+}
+
+#[test]
+fn missed_ticks_are_skipped() {
+    in_fibers(|| {
+        let mut ticks = interval(2 * MS);
+        let first = ticks.tick().unwrap();
+        sleep(11 * MS).unwrap(); // five ticks and a half
+        let late = ticks.tick().unwrap();
+        // The one that was overdue comes at once, for where the grid was…
+        assert_eq!(late - first, 2 * MS);
+        let next = ticks.tick().unwrap();
+        // …and the next is after it came: no burst of the four between.
+        assert!(next - first > 11 * MS, "{:?}", next - first);
+        assert_eq!((next - first).as_nanos() % (2 * MS).as_nanos(), 0);
+    });
+}
+
+#[test]
+fn an_interval_as_an_iterator_ends_after_it_said_cancelled() {
+    on_workers(|runtime| {
+        let ticked = Gate::new();
+        let theirs = ticked.clone();
+        let ticker = runtime.spawn(move || {
+            let mut answers = Vec::new();
+            for tick in interval(MS) {
+                answers.push(tick.is_ok());
+                theirs.open();
+            }
+            answers
+        });
+        ticked.pass();
+        ticker.cancel();
+        let answers = ticker.join().unwrap();
+        let (last, ticks) = answers.split_last().unwrap();
+        assert!(!last && !ticks.is_empty() && ticks.iter().all(|ok| *ok), "{answers:?}");
+    });
+}
+
+#[test]
+#[should_panic(expected = "must not be zero")]
+fn an_interval_of_no_time_panics() {
+    let _ = interval(Duration::ZERO);
+}
+
+#[test]
+fn an_instant_does_sums_like_std_s() {
+    let now = Instant::now();
+    let later = now + 5 * MS;
+    assert!(later > now && later != now);
+    assert_eq!(later - now, 5 * MS);
+    assert_eq!(now - later, Duration::ZERO);
+    assert_eq!(later.duration_since(now), 5 * MS);
+    assert_eq!(now.checked_duration_since(later), None);
+    assert_eq!(now.saturating_duration_since(later), Duration::ZERO);
+    assert_eq!(later - 5 * MS, now);
+    assert_eq!(now.checked_add(Duration::MAX), None);
+    assert_eq!(now.checked_sub(Duration::MAX), None);
+    let mut moved = now;
+    moved += MS;
+    moved -= MS;
+    assert_eq!(moved, now);
+    assert!(std::panic::catch_unwind(|| now + Duration::MAX).is_err());
+}
+
+#[test]
+fn instants_of_fibers_and_threads_are_of_one_clock() {
+    on_workers(|runtime| {
+        let before = Instant::now();
+        let inside = runtime.run(Instant::now);
+        let after = Instant::now();
+        assert!(before <= inside && inside <= after, "{before:?} {inside:?} {after:?}");
+    });
+}
+
+#[test]
+fn ten_thousand_timers_are_set_and_most_cancelled() {
+    on_workers(|runtime| {
+        runtime.run(|| {
+            let parked: Vec<_> = (0..10_000u64)
+                .map(|i| sinew::spawn(move || sinew::park_timeout(HOUR + i as u32 * MS)))
+                .collect();
+            for fiber in &parked {
+                fiber.fiber().unpark();
+            }
+            for fiber in parked {
+                fiber.join().unwrap();
+            }
+        });
+        wait_until(|| runtime.stats().timers == 0);
+    });
+}
