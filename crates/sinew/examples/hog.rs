@@ -30,7 +30,10 @@ fn polite(until: Instant) -> u64 {
 fn delay_behind(runtime: &Runtime, name: &str, work: fn(Instant) -> u64) -> Duration {
     runtime.run(|| {
         let until = Instant::now() + Duration::from_millis(120);
-        let busy = Builder::new().name(name).spawn(move || work(until)).expect("in range");
+        let busy = Builder::new()
+            .name(name)
+            .spawn(move || work(until))
+            .expect("in range");
         let ready = Instant::now();
         let other = sinew::spawn(move || ready.elapsed());
         assert!(busy.join().expect("it does not panic") > 0);

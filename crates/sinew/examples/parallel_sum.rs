@@ -33,7 +33,11 @@ fn main() -> std::io::Result<()> {
     assert_eq!(total, expected);
     let stats = runtime.stats();
     println!("sum of {NUMBERS} numbers: {total}, in {took:.1?}");
-    println!("{} fibers on {} workers", stats.spawned, stats.workers.len());
+    println!(
+        "{} fibers on {} workers",
+        stats.spawned,
+        stats.workers.len()
+    );
     for (index, worker) in stats.workers.iter().enumerate() {
         println!(
             "worker {index}: {} switches, {} fibers stolen",

@@ -44,8 +44,14 @@ fn game() -> Duration {
 
 fn main() -> std::io::Result<()> {
     let runtime = sinew::Runtime::builder().workers(1).build()?;
-    println!("fiber and fiber, one worker: {:?} a round", runtime.run(game));
-    println!("fiber and fiber:             {:?} a round", sinew::run(game));
+    println!(
+        "fiber and fiber, one worker: {:?} a round",
+        runtime.run(game)
+    );
+    println!(
+        "fiber and fiber:             {:?} a round",
+        sinew::run(game)
+    );
     // `spawn` on a plain thread uses the global runtime.
     println!("thread and fiber:            {:?} a round", game());
     Ok(())

@@ -37,7 +37,10 @@ fn main() {
             assert_eq!(slept, Ok(()), "nobody cancels the sleepers");
         }
         let slept = start.elapsed();
-        assert!(slept >= Duration::from_millis(100), "the longest took 100 ms");
+        assert!(
+            slept >= Duration::from_millis(100),
+            "the longest took 100 ms"
+        );
         println!("10,000 sleeps of up to 100 ms took {slept:.1?} in all");
 
         ticker.cancel();

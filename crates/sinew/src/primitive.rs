@@ -77,7 +77,7 @@ pub(crate) fn spin_hint() {
 #[cfg(loom)]
 pub(crate) mod futex {
     use super::{AtomicU32, Ordering};
-    use std::cell::RefCell;
+    use std::cell::{Cell, RefCell};
     use std::time::Duration;
 
     /// How often everybody else may come to a stop before a sleep counts as
@@ -89,6 +89,7 @@ pub(crate) mod futex {
         /// and switches only in loom's own calls, so this needs no care.
         static SLEEPERS: RefCell<Vec<(usize, *const AtomicU32)>> =
             const { RefCell::new(Vec::new()) };
+        static NEXT: Cell<usize> = const { Cell::new(0) };
     }
 
     pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
@@ -98,11 +99,9 @@ pub(crate) mod futex {
             return;
         }
         // No switch since the look above.
-        let me = SLEEPERS.with_borrow_mut(|sleepers| {
-            let me = 1 + sleepers.iter().map(|&(id, _)| id).max().unwrap_or(0);
-            sleepers.push((me, std::ptr::from_ref(word)));
-            me
-        });
+        let me = NEXT.get();
+        NEXT.set(me + 1);
+        SLEEPERS.with_borrow_mut(|sleepers| sleepers.push((me, std::ptr::from_ref(word))));
         let asleep = || SLEEPERS.with_borrow(|sleepers| sleepers.iter().any(|&(id, _)| id == me));
         let mut rounds = 0;
         while asleep() {

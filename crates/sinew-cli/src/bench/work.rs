@@ -48,7 +48,8 @@ fn run_on_sinew(job: &Job) -> bool {
         "spawn_1m" => spawn_1m(job, &runtime(job)),
         "skynet_cold" => skynet_cold(job, &runtime(job)),
         "skynet_warm" => skynet_warm(job, &runtime(job)),
-        "sleep_1m" => sleep_1m(job),
+        "sleep_1m" => sleep_1m(job, NAP),
+        "asleep_1m" => sleep_1m(job, LONG_NAP),
         "timers_1m" => timers_1m(job),
         "wake_thread" | "wake_apart" => wake_thread(job),
         "idle" => idle(job, &runtime(job)),
@@ -163,8 +164,11 @@ fn skynet_warm(job: &Job, rt: &Runtime) {
     report("ms", skynet(job, rt));
 }
 
+/// Long enough for a million fibers to start on one worker.
+const LONG_NAP: Duration = Duration::from_secs(15);
+
 /// Rests for two seconds after the end, then reports what memory was kept.
-fn sleep_1m(job: &Job) {
+fn sleep_1m(job: &Job, nap: Duration) {
     let n = job.count(1_000_000);
     let rt = Runtime::builder()
         .workers(job.workers)
@@ -180,7 +184,7 @@ fn sleep_1m(job: &Job) {
             let sleepers = sleepers.clone();
             *slot = Some(spawn(move || {
                 sleepers.enter();
-                sinew::sleep(NAP).expect("nobody cancels");
+                sinew::sleep(nap).expect("nobody cancels");
                 sleepers.leave();
             }));
         }

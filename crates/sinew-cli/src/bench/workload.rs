@@ -182,6 +182,15 @@ pub const ALL: &[Workload] = &[
                 Unit::Seconds,
                 &[Times(1.0, &[Go])],
             ),
+            figure("bytes_each", "memory each", Unit::Bytes, &[]),
+        ],
+    },
+    Workload {
+        name: ASLEEP,
+        what: "the same for 15 s, so that all have begun to sleep before the first wakes",
+        workers: Workers::Any,
+        rivals: &[],
+        figures: &[
             figure("bytes_each", "memory each", Unit::Bytes, &[AtMost(4_600.0)]),
             Figure {
                 key: "asleep_at_once",
@@ -287,6 +296,8 @@ pub const ALL: &[Workload] = &[
 
 /// The workload that needs the memory.
 pub const SLEEP: &str = "sleep_1m";
+/// Its longer sister; it needs as much memory.
+pub const ASLEEP: &str = "asleep_1m";
 
 impl Workload {
     /// Which of `asked` (sorted) to run this with.

@@ -14,6 +14,7 @@
 //! | `link`                              | the owner, while in an inbox or free | the same                       |
 //! | `reason`, `waits_at`, `priority`    | the fiber, a joiner (`priority`)     | anybody, as a hint             |
 //! | `joiners`                           | under its lock                       | under its lock                 |
+//! | `owner_waiter`                      | who has the handle, before `announce_owner` | the fiber, after `complete` |
 //! | `claimed`                           | who starts it, once                  | who wants to start it          |
 //!
 //! References: one for the handle, one for the run, one for the queue entry of
@@ -87,6 +88,7 @@ struct Head {
     context: UnsafeCell<MaybeUninit<Context>>,
     suspender: Cell<*const Suspender>,
     joiners: Lock<List>,
+    owner_waiter: Cell<*const ()>,
     spawned_at: AtomicPtr<Location<'static>>,
     waits_at: AtomicPtr<Location<'static>>,
     extras: AtomicPtr<Extras>,
@@ -236,6 +238,11 @@ impl Block {
     /// Those who wait for its end.
     pub(crate) fn joiners(&self) -> &Lock<List> {
         &self.head.joiners
+    }
+
+    /// Where the owner of the handle waits; see `wait::end`.
+    pub(crate) fn owner_waiter(&self) -> &Cell<*const ()> {
+        &self.head.owner_waiter
     }
 
     pub(crate) fn kind(&self) -> Kind {
@@ -478,6 +485,7 @@ impl Block {
                 context: UnsafeCell::new(MaybeUninit::uninit()),
                 suspender: Cell::new(ptr::null()),
                 joiners: Lock::new(List::new()),
+                owner_waiter: Cell::new(ptr::null()),
                 spawned_at: AtomicPtr::new(ptr::null_mut()),
                 waits_at: AtomicPtr::new(ptr::null_mut()),
                 extras: AtomicPtr::new(ptr::null_mut()),

@@ -323,8 +323,8 @@ impl Ending {
     fn complete(&self) {
         self.outcome.set(7);
         match self.state.complete() {
-            Completed::ForHandle { .. } => {}
-            Completed::ForNobody { .. } => {
+            Completed::ForHandle(_) => {}
+            Completed::ForNobody(_) => {
                 self.handle.set(2);
                 self.take_outcome();
             }
@@ -396,22 +396,39 @@ fn whoever_sees_the_end_sees_the_outcome() {
 #[test]
 fn a_waiter_comes_too_late_and_sees_the_outcome_or_is_seen_by_the_end() {
     loom::model(|| {
-        let ending = Arc::new((occupied(2), Plain::new(0)));
+        // The state, the outcome, and the place for the handle's owner.
+        let ending = Arc::new((occupied(3), Plain::new(0), Plain::new(0)));
         let worker = thread::spawn({
             let ending = ending.clone();
             move || {
                 ending.1.set(7);
-                match ending.0.complete() {
-                    Completed::ForHandle { waiters } => waiters,
-                    Completed::ForNobody { .. } => unreachable!("nobody detaches"),
+                let Completed::ForHandle(audience) = ending.0.complete() else {
+                    unreachable!("nobody detaches");
+                };
+                if audience.owner {
+                    assert_eq!(ending.2.get(), 1, "the owner's waiter is not visible");
                 }
+                audience
             }
         });
-        let too_late = ending.0.announce_waiter();
+        let listed = thread::spawn({
+            let ending = ending.clone();
+            move || {
+                let too_late = ending.0.announce_waiter();
+                if too_late {
+                    assert_eq!(ending.1.get(), 7);
+                }
+                !too_late
+            }
+        });
+        ending.2.set(1);
+        let too_late = ending.0.announce_owner();
         if too_late {
             assert_eq!(ending.1.get(), 7);
         }
-        assert_eq!(worker.join().unwrap(), !too_late);
+        let audience = worker.join().unwrap();
+        assert_eq!(audience.owner, !too_late);
+        assert_eq!(audience.list, listed.join().unwrap());
     });
 }
 
@@ -530,8 +547,12 @@ fn a_thread_that_takes_a_token_sees_what_came_before_every_unpark_it_stands_for(
         (ThreadProxy::unpark, ThreadProxy::take_token),
         (ThreadProxy::wake_poll, ThreadProxy::take_poll),
     ];
+    // Each round of the parker is a dozen steps: all interleavings of three
+    // threads take two minutes, those with three preemptions find the same.
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
     for (leave, take) in tokens {
-        loom::model(move || {
+        model.check(move || {
             let parker = Arc::new((ThreadProxy::of_current_thread(), AtomicUsize::new(0)));
             let unparkers = [0, 1].map(|_| {
                 let parker = parker.clone();

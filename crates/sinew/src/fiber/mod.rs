@@ -19,4 +19,4 @@ pub use priority::Priority;
 pub(crate) use proxy::ThreadProxy;
 pub use reason::WaitReason;
 pub(crate) use slot::{Begin, Outcome, TakeOutcome, taker};
-pub(crate) use state::{Completed, Detached, Park, Wake};
+pub(crate) use state::{Audience, Completed, Detached, Park, Wake};

@@ -7,10 +7,10 @@
 //! changes it.
 //!
 //! ```text
-//!  63                          16 15      9   8        7       6     5     4      3      2        1        0
-//! +------------------------------+----------+--------+---------+------+------+-------+-------+----------+----------+--------+
-//! |       references (48)        | reserved | HANDLE | WAITERS | LOOK | POLL | TOKEN | NUDGE | NOTIFIED | COMPLETE | PARKED |
-//! +------------------------------+----------+--------+---------+------+------+-------+-------+----------+----------+--------+
+//!  63             16 15     10    9       8        7       6     5     4      3      2        1        0
+//! +-----------------+---------+-------+--------+---------+------+------+-------+-------+----------+----------+--------+
+//! | references (48) | unused  | OWNER | HANDLE | WAITERS | LOOK | POLL | TOKEN | NUDGE | NOTIFIED | COMPLETE | PARKED |
+//! +-----------------+---------+-------+--------+---------+------+------+-------+-------+----------+----------+--------+
 //! ```
 //!
 //! | `PARKED` | `NOTIFIED` or `NUDGE` | meaning                        | owner of the saved context |
@@ -59,6 +59,8 @@ const LOOK: u64 = 1 << 6;
 const WAITERS: u64 = 1 << 7;
 /// A `JoinHandle` exists and may take the outcome.
 const HANDLE: u64 = 1 << 8;
+/// The handle's owner waits, in the block's own place for it.
+const OWNER: u64 = 1 << 9;
 /// One reference.
 const REF: u64 = 1 << 16;
 
@@ -90,15 +92,18 @@ pub(crate) enum Park {
 #[must_use = "the outcome leaks if nobody drops it"]
 pub(crate) enum Completed {
     /// A handle exists: it takes the outcome, or drops it.
-    ForHandle {
-        /// Somebody waits for the end.
-        waiters: bool,
-    },
+    ForHandle(Audience),
     /// No handle: the fiber drops the outcome itself.
-    ForNobody {
-        /// Somebody waits for the end.
-        waiters: bool,
-    },
+    ForNobody(Audience),
+}
+
+/// Who waits for the end of a fiber.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Audience {
+    /// The handle's owner, in the block's own place for it.
+    pub(crate) owner: bool,
+    /// Somebody in the list.
+    pub(crate) list: bool,
 }
 
 /// What the end of a handle leaves to do.
@@ -140,6 +145,10 @@ impl Snapshot {
     pub(crate) fn complete(self) -> bool {
         self.0 & COMPLETE != 0
     }
+    /// The handle's owner waits, or did.
+    pub(crate) fn owner_waits(self) -> bool {
+        self.0 & OWNER != 0
+    }
     pub(crate) fn references(self) -> u64 {
         self.0 / REF
     }
@@ -158,6 +167,7 @@ impl fmt::Debug for Snapshot {
             .field("look", &self.look())
             .field("waiters", &bit(WAITERS))
             .field("handle", &bit(HANDLE))
+            .field("owner", &self.owner_waits())
             .field("references", &self.references())
             .finish()
     }
@@ -292,12 +302,24 @@ impl State {
         // `detach` and `announce_waiter`. Acquire: pairs with a handle that was
         // dropped before, so that its last use comes before our drop.
         let before = self.0.fetch_or(COMPLETE, Ordering::AcqRel);
-        let waiters = before & WAITERS != 0;
+        let audience = Audience {
+            owner: before & OWNER != 0,
+            list: before & WAITERS != 0,
+        };
         if before & HANDLE != 0 {
-            Completed::ForHandle { waiters }
+            Completed::ForHandle(audience)
         } else {
-            Completed::ForNobody { waiters }
+            Completed::ForNobody(audience)
         }
+    }
+
+    /// Says that the handle's owner waits in the place for it; true if it is
+    /// too late because the fiber has completed.
+    pub(crate) fn announce_owner(&self) -> bool {
+        // Release: the fiber that completes sees the waiter in its place; pairs
+        // with `complete`. Acquire: too late means that the outcome is there.
+        let before = self.0.fetch_or(OWNER, Ordering::AcqRel);
+        before & COMPLETE != 0
     }
 
     /// Says that a waiter is about to enter the list, under the list's lock;

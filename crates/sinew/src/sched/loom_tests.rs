@@ -1,1 +1,286 @@
+//! Models of the idle protocol, the monitor's bell and the futex driver.
+//!
+//! TABLE
 
+use super::core::MonitorBell;
+use super::idle::{Idle, Left};
+use super::seam::{Driver, FutexDriver};
+use crate::primitive::{AtomicBool, AtomicUsize, Ordering, fence};
+use loom::cell::UnsafeCell;
+use loom::model::Builder;
+use loom::sync::Arc;
+use loom::thread;
+
+const WORKERS: usize = 2;
+
+/// A stand-in for deque and injector: counts jobs, each with a payload.
+///
+/// No stronger than it must be: a push releases, a pop acquires, and a look
+/// from afar may see an old number.
+struct Queue {
+    jobs: AtomicUsize,
+    payload: UnsafeCell<u32>,
+}
+
+// SAFETY: loom checks every access to the payload.
+unsafe impl Sync for Queue {}
+
+impl Queue {
+    fn new() -> Self {
+        Self {
+            jobs: AtomicUsize::new(0),
+            payload: UnsafeCell::new(0),
+        }
+    }
+
+    fn push(&self) {
+        self.jobs.fetch_add(1, Ordering::Release);
+    }
+
+    fn look(&self) -> bool {
+        self.jobs.load(Ordering::Relaxed) > 0
+    }
+
+    fn pop(&self) -> bool {
+        let mut jobs = self.jobs.load(Ordering::Relaxed);
+        while jobs > 0 {
+            let taken = self.jobs.compare_exchange(
+                jobs,
+                jobs - 1,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            );
+            match taken {
+                Ok(_) => return true,
+                Err(seen) => jobs = seen,
+            }
+        }
+        false
+    }
+}
+
+/// Workers, what they run, and where they sleep.
+struct Crew {
+    idle: Idle,
+    queue: Queue,
+    drivers: [FutexDriver; WORKERS],
+    ran: AtomicUsize,
+    stop: AtomicBool,
+}
+
+impl Crew {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            idle: Idle::new(WORKERS),
+            queue: Queue::new(),
+            drivers: std::array::from_fn(|_| FutexDriver::new()),
+            ran: AtomicUsize::new(0),
+            stop: AtomicBool::new(false),
+        })
+    }
+
+    fn wake_searcher(&self) {
+        if let Some(worker) = self.idle.claim_sleeper() {
+            self.drivers[worker].unpark();
+        }
+    }
+
+    fn submit(&self) {
+        self.queue.push();
+        self.wake_searcher();
+    }
+
+    /// The loop of `worker::run` with the sleep of `worker::sleep`; ends once
+    /// `jobs` have run, by telling the others.
+    fn work(&self, worker: usize, jobs: usize) {
+        let mut searching = false;
+        while !self.stop.load(Ordering::Relaxed) {
+            searching = searching || self.idle.start_search();
+            if searching && self.queue.pop() {
+                searching = false;
+                if self.idle.end_search() && self.queue.look() {
+                    self.wake_searcher();
+                }
+                if self.ran.fetch_add(1, Ordering::Relaxed) + 1 == jobs {
+                    self.stop.store(true, Ordering::Relaxed);
+                    for driver in &self.drivers {
+                        driver.unpark();
+                    }
+                }
+                continue;
+            }
+            self.idle.go_to_sleep(worker, searching);
+            if !self.queue.look() && !self.stop.load(Ordering::Relaxed) {
+                self.drivers[worker].park(None);
+            } else {
+                thread::yield_now(); // another one searches: let it
+            }
+            searching = self.idle.leave_sleep(worker) == Left::AsSearcher;
+        }
+    }
+}
+
+/// A sleep that nobody ends is a panic of the stand-in futex.
+#[test]
+fn no_work_lies_in_a_queue_while_everybody_sleeps() {
+    // Two workers' loops with a lock each: bounded to stay within a minute.
+    let mut model = Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(|| {
+        let crew = Crew::new();
+        let workers = [0, 1].map(|worker| {
+            let crew = crew.clone();
+            thread::spawn(move || crew.work(worker, 2))
+        });
+        crew.submit();
+        crew.submit();
+        for worker in workers {
+            worker.join().unwrap();
+        }
+        assert_eq!(crew.ran.load(Ordering::Relaxed), 2);
+        assert!(!crew.queue.look());
+    });
+}
+
+#[test]
+fn a_submitter_sees_the_sleeper_or_the_sleeper_sees_the_work() {
+    for searching in [false, true] {
+        loom::model(move || {
+            let crew = Crew::new();
+            if searching {
+                assert!(crew.idle.start_search());
+            }
+            let submitter = thread::spawn({
+                let crew = crew.clone();
+                move || {
+                    // SAFETY: loom checks that nobody else uses the cell now.
+                    crew.queue.payload.with_mut(|at| unsafe { *at = 1 });
+                    crew.queue.push();
+                    crew.idle.claim_sleeper()
+                }
+            });
+            crew.idle.go_to_sleep(0, searching);
+            let seen = crew.queue.look();
+            if seen {
+                assert!(crew.queue.pop());
+                // SAFETY: loom checks that nobody writes the cell now.
+                crew.queue.payload.with(|at| assert_eq!(unsafe { *at }, 1));
+            }
+            let woken = submitter.join().unwrap();
+            assert!(seen || woken == Some(0), "work lies there and all sleep");
+            let left = crew.idle.leave_sleep(0);
+            assert_eq!(left == Left::AsSearcher, woken.is_some());
+        });
+    }
+}
+
+#[test]
+fn two_submitters_wake_one_sleeper_each_at_most_and_one_in_all_while_it_searches() {
+    loom::model(|| {
+        let crew = Crew::new();
+        crew.idle.go_to_sleep(0, false);
+        crew.idle.go_to_sleep(1, false);
+        assert!(crew.idle.all_asleep());
+        let other = thread::spawn({
+            let crew = crew.clone();
+            move || crew.idle.claim_sleeper()
+        });
+        let mine = crew.idle.claim_sleeper();
+        let theirs = other.join().unwrap();
+        assert!(
+            mine.is_some() != theirs.is_some(),
+            "a herd: {mine:?} and {theirs:?}"
+        );
+    });
+}
+
+/// The searcher found one job; a second one comes while it leaves the search,
+/// and another worker sleeps.
+#[test]
+fn work_that_a_leaving_searcher_was_relied_on_for_wakes_another_worker() {
+    loom::model(|| {
+        let crew = Crew::new();
+        assert!(crew.idle.start_search());
+        crew.idle.go_to_sleep(1, false);
+        crew.queue.push();
+        let submitter = thread::spawn({
+            let crew = crew.clone();
+            move || {
+                crew.queue.push();
+                crew.idle.claim_sleeper()
+            }
+        });
+        assert!(crew.queue.pop());
+        // As `search::end_search`.
+        let passed_on = if crew.idle.end_search() && crew.queue.look() {
+            crew.idle.claim_sleeper()
+        } else {
+            None
+        };
+        let woken = submitter.join().unwrap();
+        // We are busy with the first job now, perhaps for long.
+        assert!(
+            passed_on.or(woken) == Some(1),
+            "a job waits for a busy worker while another sleeps"
+        );
+    });
+}
+
+#[test]
+fn the_monitor_never_sleeps_while_a_worker_is_awake() {
+    loom::model(|| {
+        let shared = Arc::new((Idle::new(1), MonitorBell::default()));
+        shared.0.go_to_sleep(0, false);
+        let worker = thread::spawn({
+            let shared = shared.clone();
+            move || {
+                // As the end of `worker::sleep`.
+                assert_eq!(shared.0.leave_sleep(0), Left::OnItsOwn);
+                fence(Ordering::SeqCst);
+                shared.1.ring();
+            }
+        });
+        // Returns, or the stand-in futex panics.
+        shared.1.sleep(|| shared.0.all_asleep());
+        worker.join().unwrap();
+    });
+}
+
+#[test]
+fn a_stopped_monitor_does_not_sleep() {
+    loom::model(|| {
+        let bell = Arc::new(MonitorBell::default());
+        let stopper = thread::spawn({
+            let bell = bell.clone();
+            move || bell.stop()
+        });
+        let ringer = thread::spawn({
+            let bell = bell.clone();
+            move || bell.ring()
+        });
+        bell.sleep(|| true);
+        stopper.join().unwrap();
+        ringer.join().unwrap();
+        bell.sleep(|| true);
+    });
+}
+
+#[test]
+fn what_came_before_an_unpark_is_seen_after_the_park_that_it_ends() {
+    loom::model(|| {
+        let sleeper = Arc::new((FutexDriver::new(), AtomicUsize::new(0)));
+        let unparkers = [0, 1].map(|_| {
+            let sleeper = sleeper.clone();
+            thread::spawn(move || {
+                sleeper.1.fetch_add(1, Ordering::Relaxed);
+                sleeper.0.unpark();
+            })
+        });
+        while sleeper.1.load(Ordering::Relaxed) < 2 {
+            sleeper.0.park(None);
+        }
+        for unparker in unparkers {
+            unparker.join().unwrap();
+        }
+    });
+}

@@ -138,9 +138,13 @@ impl<T> JoinHandle<T> {
             return true;
         }
         self.run_next_here();
-        let spec = WaitSpec::new(WaitReason::Join, at)
-            .deadline(deadline)
-            .lending_to(&self.block);
+        let spec = WaitSpec::new(WaitReason::Join, at).lending_to(&self.block);
+        if deadline.is_none() {
+            // SAFETY: `self` is the handle.
+            unsafe { end::wait_as_owner(&self.block, &spec) };
+            return true;
+        }
+        let spec = spec.deadline(deadline);
         end::wait_for_end(&self.block, &spec) == WaitOutcome::Woken
     }
 

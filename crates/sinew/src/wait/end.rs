@@ -5,10 +5,16 @@
 //! itself there, under the list's lock, before it links itself; the fiber
 //! completes there and looks at the list only if somebody was announced. So
 //! either the waiter sees that it is too late, or the fiber sees the waiter.
+//!
+//! One waiter needs no list: the owner of the handle, of whom there is one. If
+//! it waits without a deadline (and `join` is no cancellation point) nobody but
+//! the completing fiber can end its wait, so it leaves its waiter in the block
+//! and a bit in the word, and is woken by the fiber: no lock, and no claim to
+//! race for. This is `join`; through the list it took 147 instead of 120 ns.
 
 use super::outcome::WaitOutcome;
 use super::waiter::{WaitSpec, Waiter, wait};
-use crate::fiber::{Block, Priority};
+use crate::fiber::{Audience, Block, Priority};
 use crate::sched::core::Remote;
 use std::pin::pin;
 use std::sync::atomic::Ordering;
@@ -58,6 +64,23 @@ pub(crate) fn wait_for_end(target: &Block, spec: &WaitSpec<'_>) -> WaitOutcome {
     outcome
 }
 
+/// Waits until `target` has completed, without a lock, deadline or
+/// cancellation.
+///
+/// # Safety
+///
+/// The caller has the handle of `target`, and with it the place for its owner.
+pub(crate) unsafe fn wait_as_owner(target: &Block, spec: &WaitSpec<'_>) {
+    debug_assert!(spec.deadline.is_none() && !spec.cancellable && spec.token.is_none());
+    let waiter = pin!(Waiter::for_current());
+    target
+        .owner_waiter()
+        .set(std::ptr::from_ref(&*waiter).cast());
+    if !target.state().announce_owner() {
+        wait(&waiter, spec);
+    }
+}
+
 /// A task's wait for the end of a fiber, made when it is first polled.
 pub(crate) type TaskWaiter = Box<Waiter>;
 
@@ -104,7 +127,20 @@ pub(crate) fn forget_task(target: &Block, slot: &mut Option<TaskWaiter>) {
 /// Wakes all who wait for the end of `target`, which has just completed.
 ///
 /// Calls the wakers of async tasks, so it runs on the fiber's own stack.
-pub(crate) fn wake_joiners(target: &Block) {
+pub(crate) fn wake_joiners(target: &Block, audience: Audience) {
+    if audience.owner {
+        let waiter = target.owner_waiter().get().cast::<Waiter>();
+        // SAFETY: announced before the fiber completed, so the owner waits for
+        // the one notification that follows, in the frame that holds the waiter.
+        unsafe { &*waiter }.settle(WaitOutcome::Woken).fire();
+    }
+    if audience.list {
+        wake_list(target);
+    }
+}
+
+/// Wakes all in the list.
+pub(crate) fn wake_list(target: &Block) {
     loop {
         let (wakeup, last) = {
             let mut joiners = target.joiners().lock();
@@ -150,6 +186,9 @@ pub(crate) fn lend_priority(priority: Priority, to: &Block) {
 /// A waiter gave up: what it lent goes back, what others lend stays.
 #[cold]
 fn take_priority_back(from: &Block) {
+    if from.state().load().owner_waits() {
+        return; // what its owner lends stays until the end
+    }
     let mut highest = from.base_priority();
     from.joiners().lock().for_each(|links| {
         // SAFETY: linked waiters are pinned, and we hold the lock.

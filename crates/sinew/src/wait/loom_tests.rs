@@ -1,1 +1,442 @@
+//! Models of a wait: the claim, its one notification, and the end of a fiber.
+//!
+//! TABLE
 
+use super::deadline::Deadline;
+use super::end::{forget_task, poll_end, wait_as_owner, wait_for_end, wake_joiners};
+use super::outcome::{Claim, WaitOutcome};
+use super::waiter::{WaitSpec, Waiter, wait};
+use crate::fiber::{Birth, Block, Completed, Kind, Ops, Park, Priority, WaitReason};
+use crate::primitive::{AtomicUsize, Lock, Ordering, spin_hint};
+use crate::queue::inbox::{Inbox, Pushed};
+use crate::sched::seam::{Driver, FutexDriver};
+use crate::stack::StackClass;
+use crate::util::list::List;
+use loom::cell::UnsafeCell;
+use loom::model::Builder;
+use loom::sync::Arc;
+use loom::thread;
+use std::panic::Location;
+use std::pin::pin;
+use std::ptr::NonNull;
+use std::task::{Context, Poll, Wake, Waker};
+
+/// A plain cell: loom fails if two threads use it without an order.
+struct Plain<T>(UnsafeCell<T>);
+
+// SAFETY: every access is checked by loom.
+unsafe impl<T: Send> Sync for Plain<T> {}
+
+impl<T: Copy> Plain<T> {
+    fn new(value: T) -> Self {
+        Self(UnsafeCell::new(value))
+    }
+
+    fn set(&self, value: T) {
+        // SAFETY: loom checks that nobody else uses the cell now.
+        self.0.with_mut(|at| unsafe { *at = value });
+    }
+
+    fn get(&self) -> T {
+        // SAFETY: loom checks that nobody writes the cell now.
+        self.0.with(|at| unsafe { *at })
+    }
+}
+
+fn spec() -> WaitSpec<'static> {
+    WaitSpec::new(WaitReason::Join, Location::caller())
+}
+
+/// A claim alone: being woken, timing out and being cancelled race for it.
+#[test]
+fn a_claim_is_won_once_and_who_reads_the_outcome_sees_what_the_winner_wrote() {
+    use WaitOutcome::{Cancelled, TimedOut, Woken};
+    loom::model(|| {
+        let claim = Arc::new(Claim::new());
+        let claimers = [TimedOut, Woken].map(|outcome| {
+            let claim = claim.clone();
+            thread::spawn(move || claim.claim(outcome).then_some(outcome))
+        });
+        let own = claim.claim(Cancelled).then_some(Cancelled);
+        let seen = claim.get().expect("claimed by now");
+        let mut winners: Vec<_> = own.into_iter().collect();
+        for claimer in claimers {
+            winners.extend(claimer.join().unwrap());
+        }
+        assert_eq!(winners, [seen]);
+    });
+    for settle in [false, true] {
+        loom::model(move || {
+            let shared = Arc::new((Claim::new(), Plain::new(0)));
+            let waker = thread::spawn({
+                let shared = shared.clone();
+                move || {
+                    shared.1.set(7);
+                    if settle {
+                        shared.0.settle(Woken);
+                    } else {
+                        assert!(shared.0.claim(Woken));
+                    }
+                }
+            });
+            if shared.0.get() == Some(Woken) {
+                assert_eq!(shared.1.get(), 7);
+            }
+            waker.join().unwrap();
+        });
+    }
+    loom::model(|| {
+        // A loser knows what the winner wrote.
+        let shared = Arc::new((Claim::new(), Plain::new(0)));
+        let waker = thread::spawn({
+            let shared = shared.clone();
+            move || {
+                shared.1.set(7);
+                shared.0.claim(Woken)
+            }
+        });
+        let timed_out = shared.0.claim(TimedOut);
+        if !timed_out {
+            assert_eq!(shared.1.get(), 7);
+        }
+        assert_ne!(waker.join().unwrap(), timed_out);
+    });
+}
+
+/// A list that threads wait in, and what loom should know of one waiter.
+struct Post {
+    list: Lock<List>,
+    /// Handed over by the waker.
+    value: Plain<u32>,
+    /// Stands for the waiter's memory: read by who uses the waiter, written
+    /// when its frame is left.
+    node: Plain<bool>,
+}
+
+impl Post {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            list: Lock::new(List::new()),
+            value: Plain::new(0),
+            node: Plain::new(true),
+        })
+    }
+
+    fn link(&self, waiter: &Waiter) {
+        // SAFETY: callers pin it, and unlink it unless it was popped.
+        unsafe { self.list.lock().push_back(waiter.links()) };
+    }
+
+    fn unlink(&self, waiter: &Waiter) {
+        let mut list = self.list.lock();
+        if waiter.is_linked() {
+            // SAFETY: linked into this very list.
+            unsafe { list.remove(waiter.links()) };
+        }
+    }
+
+    /// Wakes the oldest waiter; true if its claim was won.
+    fn wake(&self) -> bool {
+        let wakeup = {
+            let mut list = self.list.lock();
+            let Some(links) = list.pop_front() else {
+                return false;
+            };
+            assert!(self.node.get(), "the waiter is gone");
+            // SAFETY: it was linked, so it is pinned.
+            let waiter = unsafe { Waiter::of_links(links).as_ref() };
+            waiter.claim(WaitOutcome::Woken)
+        };
+        match wakeup {
+            Some(wakeup) => {
+                self.value.set(7);
+                wakeup.fire();
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+#[test]
+fn a_thread_that_times_out_while_it_is_woken_leaves_after_the_waker_is_done_with_it() {
+    loom::model(|| {
+        let post = Post::new();
+        let waiter = pin!(Waiter::for_current());
+        post.link(&waiter);
+        let waker = thread::spawn({
+            let post = post.clone();
+            move || post.wake()
+        });
+        // Its time is over when it begins to wait.
+        let outcome = wait(&waiter, &spec().deadline(Some(Deadline(0))));
+        match outcome {
+            WaitOutcome::Woken => assert_eq!(post.value.get(), 7),
+            WaitOutcome::TimedOut => post.unlink(&waiter),
+            WaitOutcome::Cancelled => unreachable!("nobody cancels"),
+        }
+        post.node.set(false);
+        assert_eq!(waker.join().unwrap(), outcome == WaitOutcome::Woken);
+    });
+}
+
+/// A worker that runs one fiber; its driver and inbox are the real ones.
+struct Worker {
+    inbox: Inbox,
+    driver: FutexDriver,
+}
+
+static OPS: Ops = Ops {
+    enqueue: |block| {
+        // SAFETY: the fiber is ours, and its home is a `Worker` that lives as
+        // long as the model.
+        unsafe {
+            let worker = &*block.as_ref().home().cast::<Worker>();
+            if worker.inbox.push(block) == Pushed::WakeOwner {
+                worker.driver.unpark();
+            }
+        }
+    },
+    recycle: |_| {},
+};
+
+fn fiber() -> Block {
+    let block = Block::vacant();
+    let birth = Birth {
+        runtime: NonNull::dangling(),
+        ops: &OPS,
+        class: StackClass::SMALLEST,
+        priority: Priority::Normal,
+        kind: Kind {
+            daemon: false,
+            local: false,
+            migratable: false,
+            on_pool: false,
+        },
+        name: None,
+        spawned_at: Location::caller(),
+    };
+    // SAFETY: nobody else knows the block.
+    unsafe { block.occupy(birth, || ()) };
+    block
+}
+
+impl Worker {
+    fn new() -> Self {
+        Self {
+            inbox: Inbox::new(),
+            driver: FutexDriver::new(),
+        }
+    }
+
+    fn home(&self) -> *mut () {
+        std::ptr::from_ref(self).cast_mut().cast()
+    }
+
+    /// Sleeps until the fiber is in the inbox.
+    fn await_fiber(&self) {
+        let mut came = 0;
+        loop {
+            self.inbox.take_all(|_| came += 1);
+            if came > 0 {
+                assert_eq!(came, 1, "enqueued twice");
+                return;
+            }
+            if self.inbox.try_sleep() {
+                self.driver.park(None);
+            }
+        }
+    }
+
+    /// `wait_fiber`, and what the worker does when the fiber leaves its stack.
+    /// The timer fires while the fiber is off it.
+    fn wait(&self, fiber: &Block, waiter: &Waiter, mut timer: bool) -> WaitOutcome {
+        loop {
+            let mut seen = fiber.state().load();
+            if seen.parked() || seen.woken() {
+                seen = fiber.state().take_wakes();
+                if seen.notified() {
+                    break;
+                }
+            }
+            if fiber.state().look() && waiter.claim(WaitOutcome::Cancelled).is_some() {
+                break; // claimed by ourselves: nobody notifies
+            }
+            match fiber.state().commit_park() {
+                Park::Awake => {}
+                Park::Asleep => {
+                    if std::mem::take(&mut timer) {
+                        // As `timer_fired`.
+                        if let Some(wakeup) = waiter.claim(WaitOutcome::TimedOut) {
+                            wakeup.fire();
+                        }
+                    }
+                    self.await_fiber();
+                }
+            }
+        }
+        waiter.outcome().expect("a wait ends by a claim")
+    }
+}
+
+fn a_fiber_waits(cancel: bool, timer: bool) {
+    // A waker with a lock, a canceller, and a worker that sleeps: bounded to
+    // stay within a minute.
+    let mut model = Builder::new();
+    model.preemption_bound = Some(if cancel { 2 } else { 4 });
+    model.check(move || {
+        let shared = Arc::new((Post::new(), Worker::new(), fiber()));
+        let (post, worker, fiber) = &*shared;
+        fiber.set_home(worker.home());
+        let waiter = pin!(Waiter::for_fiber(NonNull::from(fiber)));
+        post.link(&waiter);
+        let waker = thread::spawn({
+            let shared = shared.clone();
+            move || shared.0.wake()
+        });
+        let canceller = cancel.then(|| {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                // The canceller has a reference.
+                let wake = shared.2.state().cancel();
+                // SAFETY: the answer of this block's own word.
+                unsafe { shared.2.follow(wake) };
+            })
+        });
+        let outcome = worker.wait(fiber, &waiter, timer);
+        match outcome {
+            WaitOutcome::Woken => assert_eq!(post.value.get(), 7),
+            _ => post.unlink(&waiter),
+        }
+        post.node.set(false);
+        if let Some(canceller) = canceller {
+            canceller.join().unwrap();
+        }
+        let woken = waker.join().unwrap();
+        assert_eq!(woken, outcome == WaitOutcome::Woken);
+    });
+}
+
+#[test]
+fn a_fiber_that_times_out_while_it_is_woken_leaves_after_its_one_notification() {
+    a_fiber_waits(false, true);
+}
+
+#[test]
+fn a_fiber_that_is_cancelled_and_woken_and_times_out_leaves_by_one_of_them() {
+    a_fiber_waits(true, true);
+}
+
+/// A fiber that ends, and its outcome.
+struct Ending {
+    fiber: Block,
+    outcome: Plain<u32>,
+}
+
+impl Ending {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            fiber: fiber(),
+            outcome: Plain::new(0),
+        })
+    }
+
+    /// As `run_to_completion`.
+    fn complete(&self) {
+        self.outcome.set(7);
+        let Completed::ForHandle(audience) = self.fiber.state().complete() else {
+            unreachable!("nobody detaches");
+        };
+        wake_joiners(&self.fiber, audience);
+    }
+}
+
+#[test]
+fn an_owner_and_a_listed_waiter_both_see_the_outcome_of_a_fiber_that_ends() {
+    let mut model = Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let ending = Ending::new();
+        let worker = thread::spawn({
+            let ending = ending.clone();
+            move || ending.complete()
+        });
+        let listed = thread::spawn({
+            let ending = ending.clone();
+            move || {
+                assert_eq!(wait_for_end(&ending.fiber, &spec()), WaitOutcome::Woken);
+                assert_eq!(ending.outcome.get(), 7);
+            }
+        });
+        // SAFETY: we stand for the one owner of the handle.
+        unsafe { wait_as_owner(&ending.fiber, &spec()) };
+        assert_eq!(ending.outcome.get(), 7);
+        worker.join().unwrap();
+        listed.join().unwrap();
+    });
+}
+
+#[test]
+fn a_join_that_times_out_leaves_no_waiter_behind() {
+    loom::model(|| {
+        let ending = Ending::new();
+        let worker = thread::spawn({
+            let ending = ending.clone();
+            move || ending.complete()
+        });
+        let spec = spec().deadline(Some(Deadline(0)));
+        match wait_for_end(&ending.fiber, &spec) {
+            WaitOutcome::Woken => assert_eq!(ending.outcome.get(), 7),
+            _ => assert!(ending.fiber.joiners().lock().is_empty()),
+        }
+        worker.join().unwrap();
+    });
+}
+
+/// A task's executor: counts its wakes.
+#[derive(Default)]
+struct Executor(AtomicUsize);
+
+impl Wake for Executor {
+    fn wake(self: std::sync::Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_task_that_awaits_a_fiber_is_woken_and_may_be_dropped_at_any_time() {
+    for polls in [1, 2] {
+        loom::model(move || {
+            let ending = Ending::new();
+            let worker = thread::spawn({
+                let ending = ending.clone();
+                move || ending.complete()
+            });
+            let executor = std::sync::Arc::new(Executor::default());
+            let waker = Waker::from(executor.clone());
+            let mut slot = None;
+            let mut ready = false;
+            for _ in 0..polls {
+                let mut context = Context::from_waker(&waker);
+                ready = poll_end(&ending.fiber, &mut slot, &mut context) == Poll::Ready(());
+                if ready {
+                    assert_eq!(ending.outcome.get(), 7);
+                    break;
+                }
+            }
+            if polls == 2 && !ready {
+                while executor.0.load(Ordering::Relaxed) == 0 {
+                    spin_hint(); // the executor runs others
+                }
+                let mut context = Context::from_waker(&waker);
+                // A waker of another task does not change that it has ended.
+                let other = poll_end(&ending.fiber, &mut slot, &mut context);
+                assert_eq!(other, Poll::Ready(()));
+                assert_eq!(ending.outcome.get(), 7);
+            }
+            forget_task(&ending.fiber, &mut slot);
+            assert!(ending.fiber.joiners().lock().is_empty());
+            worker.join().unwrap();
+        });
+    }
+}

@@ -40,6 +40,13 @@ impl Claim {
             .is_ok()
     }
 
+    /// Decides the outcome where nobody else could: no deadline, no
+    /// cancellation, one waker.
+    pub(crate) fn settle(&self, outcome: WaitOutcome) {
+        // Release: as in `claim`.
+        self.0.store(outcome as u8, Ordering::Release);
+    }
+
     /// The outcome, once it is decided.
     pub(crate) fn get(&self) -> Option<WaitOutcome> {
         // Acquire: pairs with `claim`.

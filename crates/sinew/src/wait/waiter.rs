@@ -95,6 +95,17 @@ impl Waiter {
         }
     }
 
+    /// A waiter for a fiber that a model runs.
+    #[cfg(all(test, loom))]
+    pub(super) fn for_fiber(block: NonNull<Block>) -> Self {
+        Self {
+            links: Links::new(),
+            claim: Claim::new(),
+            target: Target::Fiber(block),
+            priority: Priority::Low,
+        }
+    }
+
     /// Replaces a task's waker; the caller holds the list's lock. Answers the
     /// former one, to be dropped outside the lock.
     pub(crate) fn replace_waker(&self, waker: &Waker) -> Option<Waker> {
@@ -145,6 +156,18 @@ impl Waiter {
             Target::Task(waker) => Wakeup::Task(waker.lock().take()),
             _ => unreachable!("handled above"),
         }))
+    }
+
+    /// Decides a wait that nobody else can decide; the caller must fire the
+    /// answer, and may not touch the waiter afterwards.
+    pub(crate) fn settle(&self, outcome: WaitOutcome) -> Wakeup {
+        let wakeup = match &self.target {
+            Target::Fiber(block) => Wakeup::Fiber(*block),
+            Target::Thread(proxy) => Wakeup::Thread(NonNull::from(&**proxy)),
+            Target::Task(_) => unreachable!("a task can always be dropped"),
+        };
+        self.claim.settle(outcome);
+        wakeup
     }
 
     /// Decides the own wait; true if nobody else did before.

@@ -6,7 +6,7 @@
 //! the stack and the block, is the worker's, after the last switch.
 
 use crate::fiber::{Begin, Block, Completed, Suspender};
-use crate::wait::end::wake_joiners;
+use crate::wait::end::{wake_joiners, wake_list};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
@@ -35,9 +35,9 @@ pub(crate) unsafe fn first_frame(block: NonNull<Block>, suspender: &Suspender) {
 pub(crate) unsafe fn run_to_completion(fiber: &Block, begin: Begin) {
     // SAFETY: the slot holds the closure, and is ours.
     unsafe { (fiber.table().begin)(fiber.slot(), begin) };
-    let waiters = match fiber.state().complete() {
-        Completed::ForHandle { waiters } => waiters,
-        Completed::ForNobody { waiters } => {
+    let audience = match fiber.state().complete() {
+        Completed::ForHandle(audience) => audience,
+        Completed::ForNobody(audience) => {
             // SAFETY: no handle: the outcome is ours (state, invariant 4).
             let dropped = catch_unwind(AssertUnwindSafe(|| unsafe {
                 (fiber.table().drop_outcome)(fiber.slot());
@@ -48,15 +48,18 @@ pub(crate) unsafe fn run_to_completion(fiber: &Block, begin: Begin) {
             if let Err(payload) = dropped {
                 std::mem::forget(payload);
             }
-            waiters
+            audience
         }
     };
-    if waiters {
-        let woken = catch_unwind(AssertUnwindSafe(|| wake_joiners(fiber)));
-        if let Err(payload) = woken {
-            // A foreign waker panicked: the others must still be woken.
-            std::mem::forget(payload);
-            let _ = catch_unwind(AssertUnwindSafe(|| wake_joiners(fiber)));
-        }
+    if !audience.list {
+        // Only a fiber or thread, if any: no user code.
+        return wake_joiners(fiber, audience);
+    }
+    let woken = catch_unwind(AssertUnwindSafe(|| wake_joiners(fiber, audience)));
+    let mut panicked = woken.err();
+    while let Some(payload) = panicked {
+        // A foreign waker panicked: the others must still be woken.
+        std::mem::forget(payload);
+        panicked = catch_unwind(AssertUnwindSafe(|| wake_list(fiber))).err();
     }
 }
