@@ -119,6 +119,10 @@ unsafe impl Sync for Block {}
 // SAFETY: as above; a block is not tied to the thread that made it.
 unsafe impl Send for Block {}
 
+// A panic never leaves a block half changed: no user code runs while one is
+// being changed.
+impl std::panic::RefUnwindSafe for Block {}
+
 /// What a new fiber is made of.
 pub(crate) struct Birth {
     pub(crate) runtime: NonNull<()>,

@@ -26,7 +26,10 @@ use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How long workers that may be stuck are waited for, once they were stopped.
+const WORKER_GRACE: Duration = Duration::from_millis(100);
 
 /// Worker threads, a blocking pool and a monitor that run fibers.
 ///
@@ -47,6 +50,10 @@ pub struct Runtime {
     /// Taken when the end begins.
     threads: Option<Threads>,
 }
+
+// A panic elsewhere cannot break a runtime.
+impl std::panic::UnwindSafe for Runtime {}
+impl std::panic::RefUnwindSafe for Runtime {}
 
 struct Threads {
     workers: Vec<JoinHandle<()>>,
@@ -122,6 +129,7 @@ impl Runtime {
             no_stack: Mutex::new(None),
             out_of_stacks: AtomicBool::new(false),
             outside: Lives::default(),
+            abandoned: Lock::new(Vec::new()),
             drainers: Lock::new(List::new()),
             monitor: MonitorBell::default(),
             services: OnceLock::new(),
@@ -182,7 +190,7 @@ impl Runtime {
     /// one does nothing.
     ///
     /// ```
-    /// use std::time::Duration;
+    /// use std::time::{Duration, Instant};
     ///
     /// let runtime = sinew::Runtime::builder().workers(1).build()?;
     /// let sleeper = runtime.spawn(|| sinew::sleep(Duration::from_secs(3600)));
@@ -281,6 +289,14 @@ impl Ending {
         } else {
             // Wakes of leaked fibers go to inboxes of `shared`.
             std::mem::forget(shared.clone());
+            // A worker that runs a fiber which does not end does not end either.
+            let patience = Instant::now() + WORKER_GRACE;
+            while self.threads.workers.iter().any(|worker| !worker.is_finished())
+                && Instant::now() < patience
+            {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            shutdown::fail_abandoned(shared);
         }
         if let Some(monitor) = self.threads.monitor {
             let _ = monitor.join();

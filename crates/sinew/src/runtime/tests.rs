@@ -1,0 +1,247 @@
+//! What needs a switch that users do not have: forced guards, few stacks, a
+//! virtual clock, a scripted choice.
+
+use crate::sched::seam::Choice;
+use crate::stack::GuardChoice;
+use crate::timer::VirtualClock;
+use crate::util::rng::Rng;
+use crate::{GuardStats, JoinHandle, Runtime, RuntimeBuilder};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+fn builder(workers: usize) -> RuntimeBuilder {
+    Runtime::builder().workers(workers).stack_size(64 << 10)
+}
+
+fn with_stacks(workers: usize, most: usize) -> Runtime {
+    let mut builder = builder(workers);
+    builder.max_stacks = Some(most);
+    builder.build().unwrap()
+}
+
+/// Parks `count` fibers on stacks of `runtime`, and waits until all are parked.
+fn occupy(runtime: &Runtime, count: usize) -> Vec<JoinHandle<()>> {
+    let arrived = Arc::new(AtomicUsize::new(0));
+    let parked: Vec<_> = (0..count)
+        .map(|_| {
+            let arrived = arrived.clone();
+            runtime.spawn(move || {
+                arrived.fetch_add(1, Ordering::Relaxed);
+                crate::park();
+            })
+        })
+        .collect();
+    while arrived.load(Ordering::Relaxed) < count {
+        std::thread::yield_now();
+    }
+    parked
+}
+
+fn release(parked: Vec<JoinHandle<()>>) {
+    for fiber in parked {
+        fiber.fiber().unpark();
+        fiber.join().unwrap();
+    }
+}
+
+#[test]
+fn forced_mprotect_guards_work_and_are_reported() {
+    let mut builder = builder(2);
+    builder.guard = GuardChoice::ForceMprotect;
+    let runtime = builder.build().unwrap();
+    release(occupy(&runtime, 50));
+    assert_eq!(runtime.stats().guard, GuardStats::Mprotect);
+}
+
+#[test]
+fn without_stacks_fibers_wait_in_order_and_the_error_names_the_limit() {
+    for workers in [1, 2] {
+        let runtime = with_stacks(workers, 4);
+        let parked = occupy(&runtime, 4);
+        let order = Arc::new(Mutex::new(Vec::new()));
+        // Spawned before the runtime knows that it has no stacks: they queue.
+        let mut waiting = Vec::new();
+        let error = loop {
+            let (order, number) = (order.clone(), waiting.len());
+            let handle = runtime.handle();
+            let spawned = crate::Builder::new().spawn_on(&handle, move || {
+                order.lock().unwrap().push(number);
+            });
+            match spawned {
+                Ok(fiber) => waiting.push(fiber),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), std::io::ErrorKind::OutOfMemory);
+        let text = error.to_string();
+        assert!(text.contains("max_stacks") && text.contains('4'), "{text}");
+        let refused = std::panic::catch_unwind(|| runtime.spawn(|| ()));
+        assert!(refused.is_err(), "spawn panics while there are no stacks");
+        assert!(!waiting.is_empty());
+        assert!(waiting.iter().all(|fiber| !fiber.is_finished()));
+        release(parked);
+        let count = waiting.len();
+        for fiber in waiting {
+            fiber.join().unwrap();
+        }
+        let order = order.lock().unwrap();
+        assert_eq!(order.len(), count);
+        if workers == 1 {
+            assert!(order.is_sorted(), "{order:?}");
+        }
+        drop(order);
+        // The flag goes down once nobody waits any more.
+        while runtime.shared().out_of_stacks.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+        runtime.spawn(|| ()).join().unwrap();
+    }
+}
+
+#[test]
+fn a_stack_freed_on_one_worker_feeds_a_fiber_that_waits_on_another() {
+    for round in 0..20 {
+        let runtime = with_stacks(2, 3 + round % 3);
+        let parked = occupy(&runtime, 3 + round % 3);
+        let waiting: Vec<_> = (0..6)
+            .map_while(|_| {
+                let handle = runtime.handle();
+                crate::Builder::new().spawn_on(&handle, || ()).ok()
+            })
+            .collect();
+        release(parked);
+        for fiber in waiting {
+            fiber.join().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_fiber_that_never_got_a_stack_ends_with_the_runtime_and_says_so() {
+    let runtime = with_stacks(1, 1);
+    let stubborn = occupy(&runtime, 1).pop().unwrap();
+    let flag = Arc::new(());
+    let held = flag.clone();
+    let starved = runtime.spawn(move || drop(held));
+    while !runtime.shared().out_of_stacks.load(Ordering::Relaxed) {
+        std::thread::yield_now();
+    }
+    // `park` returns once when cancelled; this fiber then ends and its stack
+    // serves the other one: to drop its closure on, or to run it if its own
+    // cancellation came a little later.
+    runtime.shutdown_timeout(Duration::from_secs(60)).unwrap();
+    stubborn.join().unwrap();
+    if let Err(error) = starved.join() {
+        assert!(error.is_cancelled(), "{error}");
+    }
+    assert_eq!(Arc::strong_count(&flag), 1);
+
+    let runtime = with_stacks(1, 1);
+    let endless = runtime.spawn(|| {
+        loop {
+            crate::park();
+        }
+    });
+    let starved = loop {
+        let starved = runtime.spawn(|| ());
+        if starved.fiber().spawned_at().is_some() {
+            break starved;
+        }
+    };
+    while !runtime.shared().out_of_stacks.load(Ordering::Relaxed) {
+        std::thread::yield_now();
+    }
+    let error = runtime
+        .shutdown_timeout(Duration::from_millis(20))
+        .unwrap_err();
+    assert_eq!(error.leaked().len(), 1, "{error}");
+    assert_eq!(error.leaked()[0].id, endless.fiber().id().as_u64());
+    assert!(starved.join().unwrap_err().is_no_stack());
+    endless.fiber().unpark(); // goes nowhere, harms nobody
+}
+
+#[test]
+fn on_a_virtual_clock_sleeps_take_no_time_and_wake_in_order() {
+    let clock = VirtualClock::new(1_000);
+    let mut builder = builder(1);
+    builder.clock = Some(Box::new(clock.clone()));
+    let runtime = builder.build().unwrap();
+    runtime.run(|| {
+        let start = crate::time::Instant::now();
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let sleepers: Vec<_> = [200u64, 20, 3_600_000, 90]
+            .into_iter()
+            .map(|millis| {
+                let order = order.clone();
+                crate::spawn(move || {
+                    crate::sleep(Duration::from_millis(millis)).unwrap();
+                    order.lock().unwrap().push(millis);
+                })
+            })
+            .collect();
+        for sleeper in sleepers {
+            sleeper.join().unwrap();
+        }
+        assert_eq!(*order.lock().unwrap(), [20, 90, 200, 3_600_000]);
+        let slept = start.elapsed();
+        assert!(slept >= Duration::from_secs(3600), "{slept:?}");
+        assert!(slept < Duration::from_secs(3601), "{slept:?}");
+        // A closure on a pool thread holds the clock.
+        let before = crate::time::Instant::now();
+        let sleeper = crate::spawn(|| crate::sleep(Duration::from_secs(5)));
+        crate::blocking(|| ());
+        assert!(before.elapsed() < Duration::from_secs(5));
+        sleeper.join().unwrap().unwrap();
+    });
+    assert!(clock.now_ns() > 3_600_000_000_000);
+}
+
+struct Seeded(Rng);
+
+impl Choice for Seeded {
+    fn pick(&mut self, ready: usize) -> usize {
+        self.0.below(ready)
+    }
+}
+
+fn order_with_seed(seed: u64) -> Vec<usize> {
+    let mut builder = builder(1).strict_order(true);
+    builder.choice = Some(Box::new(Seeded(Rng::new(seed))));
+    let runtime = builder.build().unwrap();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    runtime.run(|| {
+        let fibers: Vec<_> = (0..8)
+            .map(|number| {
+                let order = order.clone();
+                crate::spawn(move || {
+                    for _ in 0..5 {
+                        order.lock().unwrap().push(number);
+                        crate::yield_now();
+                    }
+                })
+            })
+            .collect();
+        for fiber in fibers {
+            fiber.join().unwrap();
+        }
+    });
+    let order = order.lock().unwrap().clone();
+    order
+}
+
+#[test]
+fn a_seeded_choice_repeats_its_order_and_another_seed_gives_another() {
+    let first = order_with_seed(1);
+    assert_eq!(first.len(), 40);
+    assert_eq!(first, order_with_seed(1));
+    assert_ne!(first, order_with_seed(2));
+}
+
+#[test]
+fn a_scripted_runtime_has_one_worker() {
+    let mut builder = builder(2);
+    builder.clock = Some(Box::new(VirtualClock::new(0)));
+    let error = builder.build().unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+}

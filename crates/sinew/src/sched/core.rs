@@ -83,6 +83,8 @@ pub(crate) struct Shared {
     pub(crate) out_of_stacks: AtomicBool,
     /// What threads outside have spawned, and pool threads have finished.
     pub(crate) outside: Lives,
+    /// Claimed fibers that never got a stack, left by workers that stopped.
+    pub(crate) abandoned: Lock<Vec<Abandoned>>,
     /// Those who wait for fibers to end.
     pub(crate) drainers: Lock<List>,
     /// Set while the monitor sleeps; see `worker::monitor`.
@@ -152,6 +154,13 @@ impl MonitorBell {
             .is_ok()
     }
 }
+
+/// A fiber that was claimed for its start and will not start.
+pub(crate) struct Abandoned(pub(crate) NonNull<Block>);
+
+// SAFETY: whoever has it owns the fiber's run; its closure, if it is not
+// `Send`, is never touched again.
+unsafe impl Send for Abandoned {}
 
 /// How many fibers began and ended, as counted in one place.
 #[derive(Default)]
@@ -251,6 +260,9 @@ impl Shared {
         NonNull::from(self).cast()
     }
 }
+
+// A panic never leaves it half changed: user code runs under none of its locks.
+impl std::panic::RefUnwindSafe for Shared {}
 
 /// Why a fiber left its stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -42,6 +42,9 @@ unsafe impl<T: Send> Send for JoinHandle<T> {}
 unsafe impl<T: Send> Sync for JoinHandle<T> {}
 
 impl<T> Unpin for JoinHandle<T> {}
+// As std's: a panic cannot break what the handle refers to.
+impl<T> std::panic::UnwindSafe for JoinHandle<T> {}
+impl<T> std::panic::RefUnwindSafe for JoinHandle<T> {}
 
 impl<T> JoinHandle<T> {
     pub(super) fn new(block: BlockRef, take: TakeOutcome<T>) -> Self {

@@ -35,6 +35,16 @@ pub(crate) unsafe fn first_frame(block: NonNull<Block>, suspender: &Suspender) {
 pub(crate) unsafe fn run_to_completion(fiber: &Block, begin: Begin) {
     // SAFETY: the slot holds the closure, and is ours.
     unsafe { (fiber.table().begin)(fiber.slot(), begin) };
+    // SAFETY: the outcome was just stored.
+    unsafe { publish_outcome(fiber) };
+}
+
+/// Publishes the outcome that was stored in the slot, and wakes who waits.
+///
+/// # Safety
+///
+/// The slot holds the outcome, and the caller owns the run.
+pub(crate) unsafe fn publish_outcome(fiber: &Block) {
     let audience = match fiber.state().complete() {
         Completed::ForHandle(audience) => audience,
         Completed::ForNobody(audience) => {

@@ -4,7 +4,7 @@ use super::first_frame::first_frame;
 use super::{search, shutdown, sleep};
 use crate::fiber::{Block, Context, Park, release};
 use crate::queue::Entry;
-use crate::sched::core::{Core, Intent, Shared, bump};
+use crate::sched::core::{Abandoned, Core, Intent, Shared, bump};
 use crate::sched::current;
 use crate::stack::{Given, NoStack, Stack};
 use crate::wait::waiter::timer_fired;
@@ -54,6 +54,9 @@ pub(crate) fn run(core: &Core) {
             None => searching = sleep::sleep(core, searching),
         }
     }
+    // Whoever ends the runtime tells the joiners of what never ran.
+    let starved = core.with_starved(std::mem::take);
+    shared.abandoned.lock().extend(starved.into_iter().map(Abandoned));
     current::set_core(ptr::null());
 }
 

@@ -23,9 +23,10 @@
 //! fibers are leaked it is leaked with them, so that wakes for them, which reach
 //! its inboxes, do no harm.
 
-use crate::fiber::{BlockRef, WaitReason, slab};
+use super::first_frame::publish_outcome;
+use crate::fiber::{BlockRef, WaitReason, release, slab};
 use crate::primitive::{Ordering, fence};
-use crate::sched::core::{Lives, Shared};
+use crate::sched::core::{Abandoned, Lives, Shared};
 use crate::wait::{Deadline, WaitOutcome, WaitSpec, Waiter, wait};
 use std::panic::Location;
 use std::pin::pin;
@@ -132,6 +133,24 @@ pub(crate) fn cancel_all(shared: &Shared) {
         // SAFETY: the answer of this block's own word.
         unsafe { block.follow(wake) };
     });
+}
+
+/// Ends the fibers that never got a stack: their joiners learn so, their
+/// closures are leaked.
+///
+/// On the thread that ends the runtime: it may call wakers of async tasks.
+pub(crate) fn fail_abandoned(shared: &Shared) {
+    let abandoned = std::mem::take(&mut *shared.abandoned.lock());
+    for Abandoned(block) in abandoned {
+        // SAFETY: claimed, never started, and handed over by its worker: the
+        // run, its reference and the slot with the closure are ours.
+        unsafe {
+            let fiber = block.as_ref();
+            (fiber.table().fail_no_stack)(fiber.slot());
+            publish_outcome(fiber);
+            release(block, if fiber.entry_merged() { 2 } else { 1 });
+        }
+    }
 }
 
 /// The fibers that are still there.
