@@ -59,36 +59,30 @@ impl<T> std::fmt::Debug for Lock<T> {
     }
 }
 
-/// The result of a check-and-yield in a bounded spin.
-#[inline]
-pub(crate) fn spin_hint() {
-    #[cfg(loom)]
-    loom::thread::yield_now();
-    #[cfg(not(loom))]
-    std::hint::spin_loop();
-}
-
 /// Stands for the kernel's futex in a model; `sys::futex` is this then.
 ///
-/// It does what the kernel promises and no more: "look at the word, and sleep"
-/// is one step against `wake_one`, but nothing is ordered by it (loom's own
-/// `park` and `Condvar` would hide a missing Acquire of the word's users). A
-/// sleep that nobody ends is a panic. A timeout is over at once.
+/// "Look at the word, and sleep" is one step against `wake_one`, as the kernel
+/// promises. A sleep that nobody ends is loom's deadlock. A timeout is over at
+/// once. One thing is stronger than we may rely on: loom orders an `unpark`
+/// before the end of the sleep that it ends. So the words' own orderings are
+/// only seen where a wake comes before the sleep, which each model has too.
 #[cfg(loom)]
 pub(crate) mod futex {
     use super::{AtomicU32, Ordering};
+    use loom::thread::{self, Thread};
     use std::cell::{Cell, RefCell};
     use std::time::Duration;
 
-    /// How often everybody else may come to a stop before a sleep counts as
-    /// endless.
-    const PATIENCE: usize = 20;
+    struct Sleeper {
+        number: usize,
+        word: *const AtomicU32,
+        thread: Thread,
+    }
 
-    thread_local! {
-        /// Who sleeps, and where. A model runs all its threads on one OS thread
-        /// and switches only in loom's own calls, so this needs no care.
-        static SLEEPERS: RefCell<Vec<(usize, *const AtomicU32)>> =
-            const { RefCell::new(Vec::new()) };
+    std::thread_local! {
+        // A model runs all its threads on one OS thread and switches only in
+        // loom's own calls, so these need no care.
+        static SLEEPERS: RefCell<Vec<Sleeper>> = const { RefCell::new(Vec::new()) };
         static NEXT: Cell<usize> = const { Cell::new(0) };
     }
 
@@ -99,23 +93,27 @@ pub(crate) mod futex {
             return;
         }
         // No switch since the look above.
-        let me = NEXT.get();
-        NEXT.set(me + 1);
-        SLEEPERS.with_borrow_mut(|sleepers| sleepers.push((me, std::ptr::from_ref(word))));
-        let asleep = || SLEEPERS.with_borrow(|sleepers| sleepers.iter().any(|&(id, _)| id == me));
-        let mut rounds = 0;
-        while asleep() {
-            rounds += 1;
-            assert!(rounds < PATIENCE, "a sleep that nobody ends");
-            loom::thread::yield_now();
+        let number = NEXT.replace(NEXT.get() + 1);
+        SLEEPERS.with_borrow_mut(|sleepers| {
+            sleepers.push(Sleeper {
+                number,
+                word,
+                thread: thread::current(),
+            });
+        });
+        let asleep = |sleeper: &Sleeper| sleeper.number == number;
+        while SLEEPERS.with_borrow(|sleepers| sleepers.iter().any(asleep)) {
+            thread::park();
         }
     }
 
     pub(crate) fn wake_one(word: *const AtomicU32) {
-        SLEEPERS.with_borrow_mut(|sleepers| {
-            if let Some(first) = sleepers.iter().position(|&(_, at)| at == word) {
-                sleepers.remove(first);
-            }
+        let woken = SLEEPERS.with_borrow_mut(|sleepers| {
+            let first = sleepers.iter().position(|sleeper| sleeper.word == word)?;
+            Some(sleepers.remove(first))
         });
+        if let Some(sleeper) = woken {
+            sleeper.thread.unpark();
+        }
     }
 }

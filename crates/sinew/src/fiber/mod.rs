@@ -18,5 +18,5 @@ pub(crate) use block::{Birth, Block, BlockRef, Context, Extras, Kind, Ops, Suspe
 pub use priority::Priority;
 pub(crate) use proxy::ThreadProxy;
 pub use reason::WaitReason;
-pub(crate) use slot::{Begin, Outcome, TakeOutcome, taker};
+pub(crate) use slot::{Begin, TakeOutcome, taker};
 pub(crate) use state::{Audience, Completed, Detached, Park, Wake};

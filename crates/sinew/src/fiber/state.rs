@@ -194,7 +194,7 @@ impl State {
         // Release: what was written into the block is visible to `try_acquire`,
         // which may reach it through the registry. Nobody else changes a word
         // without references, so a plain store loses nothing.
-        self.0.store(HANDLE | references * REF, Ordering::Release);
+        self.0.store(HANDLE | (references * REF), Ordering::Release);
     }
 
     /// The word as it is now.

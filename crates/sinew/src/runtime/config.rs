@@ -41,7 +41,7 @@ fn variable(name: &str) -> io::Result<Option<String>> {
         Err(std::env::VarError::NotPresent) => Ok(None),
         Err(std::env::VarError::NotUnicode(value)) => Err(invalid(format!(
             "{name} is not valid unicode: {}",
-            value.display()
+            value.to_string_lossy()
         ))),
     }
 }

@@ -21,7 +21,7 @@
 use super::idle::Idle;
 use super::seam::{Choice, Clock, Driver};
 use crate::fiber::slab::BlockCache;
-use crate::fiber::{Block, Priority};
+use crate::fiber::Block;
 use crate::queue::Entry;
 use crate::queue::deque::{Deques, Injectors, Stealers};
 use crate::queue::fifo::Levels;

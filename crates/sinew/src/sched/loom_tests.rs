@@ -120,7 +120,7 @@ impl Crew {
     }
 }
 
-/// A sleep that nobody ends is a panic of the stand-in futex.
+/// A sleep that nobody ends is a deadlock, which loom reports.
 #[test]
 fn no_work_lies_in_a_queue_while_everybody_sleeps() {
     // Two workers' loops with a lock each: bounded to stay within a minute.
@@ -240,7 +240,7 @@ fn the_monitor_never_sleeps_while_a_worker_is_awake() {
                 shared.1.ring();
             }
         });
-        // Returns, or the stand-in futex panics.
+        // Returns, or loom reports a deadlock.
         shared.1.sleep(|| shared.0.all_asleep());
         worker.join().unwrap();
     });

@@ -45,7 +45,8 @@ pub(crate) enum GuardChoice {
     /// The cheapest way that works.
     #[default]
     Auto,
-    /// `mprotect`, as on an old kernel.
+    /// `mprotect`, as on an old kernel: a switch for tests.
+    #[cfg_attr(not(test), allow(dead_code))]
     ForceMprotect,
 }
 

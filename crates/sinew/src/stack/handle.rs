@@ -16,6 +16,7 @@
 //! multiples of their size, so that `base` tells the slot.
 
 use std::num::NonZeroUsize;
+#[cfg(test)]
 use std::ops::Range;
 
 use super::class::StackClass;
@@ -76,6 +77,7 @@ impl Stack {
     }
 
     /// The addresses that fault.
+    #[cfg(test)]
     pub(crate) fn guard(&self) -> Range<usize> {
         let low = self.limit().get();
         low..low + self.class.guard_bytes()

@@ -176,12 +176,14 @@ impl HotStacks {
     }
 
     /// How many stacks are hot here.
+    #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
         // Relaxed: we are the one who writes it.
         self.count.load(Relaxed)
     }
 
     /// The pool that this worker shares with others.
+    #[cfg(test)]
     pub(crate) fn pool(&self) -> &Arc<StackPool> {
         &self.pool
     }

@@ -52,5 +52,5 @@ pub(crate) use guard::{GuardChoice, GuardKind};
 pub(crate) use handle::Stack;
 pub(crate) use hot::HotStacks;
 pub(crate) use no_stack::NoStack;
-pub(crate) use pool::{Given, PoolConfig, PoolStats, StackPool};
-pub(crate) use trim::{Trim, Trimmed};
+pub(crate) use pool::{Given, PoolConfig, StackPool};
+pub(crate) use trim::Trim;

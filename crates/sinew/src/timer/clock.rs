@@ -44,12 +44,16 @@ impl RealClock {
 }
 
 /// Stands still until it is moved; clones share one time.
+///
+/// Only tests use it until there is a simulation.
+#[cfg_attr(not(test), allow(dead_code))]
 #[derive(Clone, Debug)]
 pub(crate) struct VirtualClock {
     /// Only ever raised, by `advance_to` (invariant 1).
     now: Arc<AtomicU64>,
 }
 
+#[cfg_attr(not(test), allow(dead_code))]
 impl VirtualClock {
     /// A clock of its own, which says `start_ns`.
     pub(crate) fn new(start_ns: u64) -> VirtualClock {

@@ -169,6 +169,7 @@ impl TimerNode {
     }
 
     /// Replaces the word for the owner.
+    #[cfg(test)]
     pub(crate) fn set_owner(&self, owner: *const ()) {
         self.owner.set(owner);
     }
@@ -177,6 +178,7 @@ impl TimerNode {
     ///
     /// This is the deadline given to [`Wheel::insert`], or a little less if that
     /// had passed already.
+    #[cfg(test)]
     pub(crate) fn deadline(&self) -> u64 {
         self.deadline.get()
     }

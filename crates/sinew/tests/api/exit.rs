@@ -42,7 +42,7 @@ fn at_exit<T: Send + 'static>(first_registered: bool, last: impl FnOnce() -> T +
         }
     });
     // A hang of that thread is a failure of this test only.
-    let answer = receive.recv_timeout(Duration::from_secs(30));
+    let answer = receive.recv_timeout(Duration::from_secs(20));
     let answer = answer.expect("the destructor hangs or panicked");
     thread.join().unwrap();
     answer

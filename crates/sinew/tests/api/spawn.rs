@@ -313,14 +313,20 @@ fn a_spread_fiber_goes_to_the_less_loaded_worker() {
                 .all(|fiber| fiber.fiber().wait_reason() == sinew::WaitReason::Park)
         });
         let me = std::thread::current().id();
+        let mut elsewhere = 0;
         for _ in 0..10 {
             let spread = Builder::new().spread().spawn(|| std::thread::current().id());
-            assert_ne!(spread.unwrap().join().unwrap(), me);
+            let spread = spread.unwrap();
+            // Not joined: who joins an unstarted fiber may run it himself. What
+            // lay in this worker's queue would run here at the first yield.
+            wait_until(|| spread.is_finished());
+            elsewhere += usize::from(spread.join().unwrap() != me);
         }
         for fiber in parked {
             fiber.fiber().unpark();
             fiber.join().unwrap();
         }
+        assert_eq!(elsewhere, 10);
     });
 }
 

@@ -1,7 +1,9 @@
 //! What a runtime tells of itself.
 
 use crate::harness::{Gate, on_workers, runtime, wait_until, watch};
-use sinew::{GuardStats, WaitReason};
+use sinew::GuardStats;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 #[test]
@@ -87,26 +89,24 @@ fn a_stolen_fiber_is_counted_by_the_thief() {
 fn a_waiting_migratable_fiber_leaves_no_trace_in_the_count_of_parked_ones() {
     let _watch = watch();
     let runtime = runtime(2);
+    let last = Arc::new(AtomicUsize::new(0));
     let fibers: Vec<_> = (0..20)
         .map(|_| {
+            let last = last.clone();
             // SAFETY: it holds nothing of a thread's over its suspensions.
             let builder = unsafe { sinew::Builder::new().migratable() };
-            let fiber = builder.spawn_on(&runtime.handle(), || {
+            let fiber = builder.spawn_on(&runtime.handle(), move || {
                 for _ in 0..50 {
                     sinew::park_timeout(Duration::from_micros(20));
                     sinew::yield_now();
                 }
+                last.fetch_add(1, Ordering::SeqCst);
                 sinew::park();
             });
             fiber.unwrap()
         })
         .collect();
-    for fiber in &fibers {
-        wait_until(|| {
-            let fiber = fiber.fiber();
-            fiber.wait_reason() == WaitReason::Park || fiber.is_finished()
-        });
-    }
+    wait_until(|| last.load(Ordering::SeqCst) == 20);
     wait_until(|| runtime.stats().parked == 20);
     for fiber in fibers {
         fiber.fiber().unpark();
