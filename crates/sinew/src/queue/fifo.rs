@@ -185,9 +185,7 @@ mod tests {
     use std::ptr::NonNull;
 
     fn entry(n: usize) -> Entry {
-        Entry::started(NonNull::without_provenance(
-            std::num::NonZero::new(n * 64).unwrap(),
-        ))
+        Entry::started(NonNull::new(std::ptr::without_provenance_mut(n * 64)).unwrap())
     }
 
     #[test]

@@ -226,8 +226,8 @@ fn order_with_seed(seed: u64) -> Vec<usize> {
             fiber.join().unwrap();
         }
     });
-    let order = order.lock().unwrap().clone();
-    order
+    let order = order.lock().unwrap();
+    order.clone()
 }
 
 #[test]

@@ -168,12 +168,6 @@ impl TimerNode {
         self.owner.get()
     }
 
-    /// Replaces the word for the owner.
-    #[cfg(test)]
-    pub(crate) fn set_owner(&self, owner: *const ()) {
-        self.owner.set(owner);
-    }
-
     /// When it is due or was due last, in nanoseconds of the runtime's clock.
     ///
     /// This is the deadline given to [`Wheel::insert`], or a little less if that
