@@ -269,7 +269,8 @@ impl Ending {
         let mut ended = false;
         while !ended {
             shutdown::cancel_all(shared);
-            let next = Deadline::after(pause).min(deadline).or(deadline);
+            let soon = Deadline::after(pause);
+            let next = deadline.map_or(soon, |last| soon.map(|soon| soon.min(last)));
             ended = shutdown::drain(shared, Whom::All, next, self.at);
             pause *= 2;
             if next == deadline && deadline.is_some() {

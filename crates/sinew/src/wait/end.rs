@@ -15,7 +15,7 @@
 use super::outcome::WaitOutcome;
 use super::waiter::{WaitSpec, Waiter, wait};
 use crate::fiber::{Audience, Block, Priority};
-use crate::sched::core::Remote;
+use crate::sched::core::{Remote, Shared};
 use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
@@ -163,20 +163,31 @@ pub(crate) fn wake_list(target: &Block) {
     }
 }
 
-/// Lets `to` run at least as urgently as `priority`.
+/// Lets `to` run at least as urgently as `from`, the running fiber.
 ///
 /// If `to` itself waits for a third fiber it is nudged, looks again, and passes
 /// the priority on in its own wait.
-pub(crate) fn lend_priority(priority: Priority, to: &Block) {
+pub(crate) fn lend_priority(from: &Block, to: &Block) {
+    let priority = from.priority();
     if to.priority() >= priority || !to.raise_priority(priority) {
         return;
     }
-    // SAFETY: the home of a fiber is null or a `Remote` of its runtime, alive as
-    // long as its fibers.
-    if let Some(home) = unsafe { to.home().cast::<Remote>().as_ref() } {
-        // Relaxed: the worker looks at it when it next takes a fiber; the raise
-        // was published by the nudge, or is a hint that comes a little later.
-        home.resort.store(true, Ordering::Relaxed);
+    if to.runtime() == from.runtime() {
+        // Relaxed: a worker looks at the flag when it next looks around.
+        //
+        // SAFETY: the home of a fiber is null or a `Remote` of its runtime, and
+        // its runtime a `Shared`. It is alive because `from` is, which belongs to
+        // the same one (of another runtime we could not know).
+        unsafe {
+            match to.home().cast::<Remote>().as_ref() {
+                Some(home) => home.resort.store(true, Ordering::Relaxed),
+                // Not started: in whichever queue.
+                None => (*to.runtime().cast::<Shared>())
+                    .remotes
+                    .iter()
+                    .for_each(|remote| remote.resort.store(true, Ordering::Relaxed)),
+            }
+        }
     }
     let wake = to.state().nudge();
     // SAFETY: the answer of this block's own word.

@@ -7,7 +7,7 @@ use super::end::{forget_task, poll_end, wait_as_owner, wait_for_end, wake_joiner
 use super::outcome::{Claim, WaitOutcome};
 use super::waiter::{WaitSpec, Waiter, wait};
 use crate::fiber::{Birth, Block, Completed, Kind, Ops, Park, Priority, WaitReason};
-use crate::primitive::{AtomicUsize, Lock, Ordering, spin_hint};
+use crate::primitive::{AtomicUsize, Lock, Ordering};
 use crate::queue::inbox::{Inbox, Pushed};
 use crate::sched::seam::{Driver, FutexDriver};
 use crate::stack::StackClass;
@@ -426,7 +426,7 @@ fn a_task_that_awaits_a_fiber_is_woken_and_may_be_dropped_at_any_time() {
             }
             if polls == 2 && !ready {
                 while executor.0.load(Ordering::Relaxed) == 0 {
-                    spin_hint(); // the executor runs others
+                    thread::yield_now(); // the executor runs others
                 }
                 let mut context = Context::from_waker(&waker);
                 // A waker of another task does not change that it has ended.

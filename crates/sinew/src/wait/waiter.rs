@@ -272,7 +272,7 @@ unsafe fn wait_fiber(block: NonNull<Block>, waiter: &Waiter, spec: &WaitSpec<'_>
             }
         }
         if let Some(to) = spec.lend_to {
-            super::end::lend_priority(fiber.priority(), to);
+            super::end::lend_priority(fiber, to);
         }
         let token_came = match spec.token {
             Some(Token::Unpark) => seen.token() && fiber.state().take_token(),

@@ -1,1 +1,481 @@
+//! Models of how a runtime ends, and of how a stack comes back to who starves.
+//!
+//! TABLE
 
+use super::pool::give_up;
+use super::shutdown::{Whom, alive, drain, poke};
+use crate::fiber::{Birth, Block, Kind, Ops, Priority};
+use crate::primitive::{AtomicBool, AtomicUsize, Lock, Ordering};
+use crate::queue::deque::Injectors;
+use crate::sched::core::{Lives, MonitorBell, Remote, Settings, Shared, bump};
+use crate::sched::idle::Idle;
+use crate::sched::seam::{Driver, FutexDriver};
+use crate::stack::{Given, HotStacks, PoolConfig, Stack, StackClass, StackPool};
+use crate::timer::RealClock;
+use crate::util::list::List;
+use crossbeam_utils::CachePadded;
+use loom::cell::UnsafeCell;
+use loom::model::Builder;
+use loom::sync::Arc;
+use loom::thread;
+use std::mem::ManuallyDrop;
+use std::panic::Location;
+use std::ptr::NonNull;
+
+/// A plain cell: loom fails if two threads use it without an order.
+struct Plain<T>(UnsafeCell<T>);
+
+// SAFETY: every access is checked by loom.
+unsafe impl<T: Send> Sync for Plain<T> {}
+
+impl<T: Copy> Plain<T> {
+    fn new(value: T) -> Self {
+        Self(UnsafeCell::new(value))
+    }
+
+    fn set(&self, value: T) {
+        // SAFETY: loom checks that nobody else uses the cell now.
+        self.0.with_mut(|at| unsafe { *at = value });
+    }
+
+    fn get(&self) -> T {
+        // SAFETY: loom checks that nobody writes the cell now.
+        self.0.with(|at| unsafe { *at })
+    }
+}
+
+fn bounded(preemptions: usize) -> Builder {
+    let mut model = Builder::new();
+    model.preemption_bound = Some(preemptions);
+    model
+}
+
+/// A runtime without threads: the models bring their own.
+fn shared(workers: usize) -> Shared {
+    let remote = |index| CachePadded::new(Remote::new(index, Box::new(FutexDriver::new()), None));
+    Shared {
+        settings: Settings {
+            name: String::new(),
+            strict_order: false,
+            class: StackClass::SMALLEST,
+        },
+        remotes: (0..workers).map(remote).collect(),
+        injectors: Injectors::new(),
+        idle: Idle::new(workers),
+        clock: Box::new(RealClock::new()),
+        stacks: std::sync::Arc::new(StackPool::new(PoolConfig::default())),
+        stop: Default::default(),
+        draining: Default::default(),
+        cancelling: Default::default(),
+        closed: Default::default(),
+        no_stack: Default::default(),
+        out_of_stacks: Default::default(),
+        outside: Lives::default(),
+        abandoned: Lock::new(Vec::new()),
+        drainers: Lock::new(List::new()),
+        monitor: MonitorBell::default(),
+        services: Default::default(),
+    }
+}
+
+/// A runtime, and what its fibers wrote before they ended.
+struct World {
+    shared: Shared,
+    ended: [Plain<bool>; 2],
+    /// A stand-in for the deque with the one child: 0 none, 1 queued, 2 taken.
+    child: AtomicUsize,
+}
+
+impl World {
+    fn new(workers: usize) -> Arc<Self> {
+        Arc::new(Self {
+            shared: shared(workers),
+            ended: [Plain::new(false), Plain::new(false)],
+            child: AtomicUsize::new(0),
+        })
+    }
+
+    fn lives(&self, worker: usize) -> &Lives {
+        &self.shared.remotes[worker].counters.lives
+    }
+
+    /// The end of fiber number `which` on `worker`, as `run::finish`.
+    fn finish(&self, worker: usize, which: usize) {
+        self.ended[which].set(true);
+        let finished = &self.lives(worker).finished;
+        finished.store(finished.load(Ordering::Relaxed) + 1, Ordering::Release);
+    }
+
+    /// Counts and queues a child, as `submit_new`.
+    fn spawn_child(&self, worker: usize) {
+        bump(&self.lives(worker).spawned, 1);
+        self.child.store(1, Ordering::Release);
+    }
+
+    /// Runs the child if it is queued.
+    fn try_run_child(&self, worker: usize) {
+        let taken = self
+            .child
+            .compare_exchange(1, 2, Ordering::Acquire, Ordering::Relaxed);
+        if taken.is_ok() {
+            self.finish(worker, 1);
+        }
+    }
+
+    /// A worker that has run out of work, as `sleep::sleep`.
+    fn go_to_sleep(&self, worker: usize) {
+        self.shared.idle.go_to_sleep(worker, false);
+        if self.shared.draining.load(Ordering::Relaxed) {
+            poke(&self.shared);
+        }
+    }
+
+    fn drain(&self) {
+        assert!(drain(
+            &self.shared,
+            Whom::NonDaemons,
+            None,
+            Location::caller()
+        ));
+    }
+}
+
+#[test]
+fn nobody_is_alive_only_when_a_parent_and_the_child_it_spawned_have_ended() {
+    loom::model(|| {
+        let world = World::new(2);
+        bump(&world.lives(0).spawned, 1); // the parent
+        let parent = thread::spawn({
+            let world = world.clone();
+            move || {
+                world.spawn_child(0);
+                world.finish(0, 0);
+            }
+        });
+        let thief = thread::spawn({
+            let world = world.clone();
+            move || world.try_run_child(1)
+        });
+        for whom in [Whom::NonDaemons, Whom::All] {
+            if alive(&world.shared, whom) == 0 {
+                assert!(world.ended[0].get() && world.ended[1].get());
+            }
+        }
+        parent.join().unwrap();
+        thief.join().unwrap();
+    });
+}
+
+#[test]
+fn a_drain_returns_when_the_last_fiber_has_ended_and_sees_what_it_did() {
+    loom::model(|| {
+        let world = World::new(1);
+        bump(&world.lives(0).spawned, 1);
+        let worker = thread::spawn({
+            let world = world.clone();
+            move || {
+                world.finish(0, 0);
+                world.go_to_sleep(0);
+            }
+        });
+        world.drain();
+        assert!(world.ended[0].get());
+        worker.join().unwrap();
+    });
+}
+
+#[test]
+fn a_drain_returns_when_a_child_spawned_by_a_finishing_fiber_has_ended_elsewhere() {
+    // Two workers, a drainer that sleeps, and a lock: bounded to stay within
+    // a minute.
+    bounded(2).check(|| {
+        let world = World::new(2);
+        bump(&world.lives(0).spawned, 1);
+        let parent = thread::spawn({
+            let world = world.clone();
+            move || {
+                world.spawn_child(0);
+                world.finish(0, 0);
+                world.try_run_child(0);
+                world.go_to_sleep(0);
+            }
+        });
+        let thief = thread::spawn({
+            let world = world.clone();
+            move || {
+                world.try_run_child(1);
+                world.go_to_sleep(1);
+            }
+        });
+        world.drain();
+        assert!(world.ended[0].get() && world.ended[1].get());
+        parent.join().unwrap();
+        thief.join().unwrap();
+    });
+}
+
+#[test]
+fn of_two_who_drain_neither_sleeps_for_ever() {
+    bounded(3).check(|| {
+        let world = World::new(1);
+        bump(&world.lives(0).spawned, 1);
+        let worker = thread::spawn({
+            let world = world.clone();
+            move || {
+                world.finish(0, 0);
+                world.go_to_sleep(0);
+            }
+        });
+        let other = thread::spawn({
+            let world = world.clone();
+            move || world.drain()
+        });
+        world.drain();
+        assert!(world.ended[0].get());
+        worker.join().unwrap();
+        other.join().unwrap();
+    });
+}
+
+static OPS: Ops = Ops {
+    enqueue: |_| unreachable!("nothing is woken here"),
+    recycle: |_| {},
+};
+
+/// Sets the flag when a pool's task is dropped: its whole effect.
+struct Effect(Arc<World>);
+
+impl Drop for Effect {
+    fn drop(&mut self) {
+        self.0.ended[0].set(true);
+    }
+}
+
+#[test]
+fn a_drain_returns_when_the_last_task_of_the_pool_has_ended() {
+    loom::model(|| {
+        let world = World::new(1);
+        let block = Arc::new(Block::vacant());
+        let birth = Birth {
+            runtime: NonNull::dangling(),
+            ops: &OPS,
+            class: StackClass::SMALLEST,
+            priority: Priority::Normal,
+            kind: Kind {
+                daemon: false,
+                local: false,
+                migratable: false,
+                on_pool: true,
+            },
+            name: None,
+            spawned_at: Location::caller(),
+        };
+        let effect = Effect(world.clone());
+        // SAFETY: nobody else knows the block.
+        unsafe { block.occupy(birth, move || drop(effect)) };
+        // Relaxed: as `submit::count_spawn`.
+        world.shared.outside.spawned.fetch_add(1, Ordering::Relaxed);
+        let pool = thread::spawn({
+            let (world, block) = (world.clone(), block.clone());
+            move || {
+                // The whole of `run_job`, for a task that is only dropped.
+                // SAFETY: we run the job once; the handle's reference stays.
+                unsafe { give_up(&world.shared, NonNull::from(&*block)) };
+            }
+        });
+        world.drain();
+        assert!(world.ended[0].get());
+        pool.join().unwrap();
+    });
+}
+
+const CLASS: StackClass = StackClass::SMALLEST;
+
+/// Whom a worker that begins to starve wakes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wakes {
+    /// Everybody, whenever it begins to.
+    Everybody,
+    /// Everybody, unless another one has starved just before: what
+    /// `run::starve` did, and a bug.
+    EverybodyTheFirstTime,
+}
+
+/// Workers that share a pool: the pool and the hot stacks are the real ones,
+/// the rest follows `worker::run`.
+struct Kitchen {
+    pool: std::sync::Arc<StackPool>,
+    drivers: [FutexDriver; 3],
+    /// `Remote::starving`.
+    starving: [AtomicBool; 3],
+    /// Whether `Shared::no_stack` is set.
+    no_stack: Lock<bool>,
+    /// Nobody needs stacks any more.
+    over: AtomicBool,
+    /// What a fiber left on its stack.
+    payload: Plain<u32>,
+    wakes: Wakes,
+}
+
+impl Kitchen {
+    fn new(stacks: usize, wakes: Wakes) -> Arc<Self> {
+        Arc::new(Self {
+            pool: std::sync::Arc::new(StackPool::new(PoolConfig {
+                max_stacks: Some(stacks),
+                ..PoolConfig::default()
+            })),
+            drivers: std::array::from_fn(|_| FutexDriver::new()),
+            starving: std::array::from_fn(|_| AtomicBool::new(false)),
+            no_stack: Lock::new(false),
+            over: AtomicBool::new(false),
+            payload: Plain::new(0),
+            wakes,
+        })
+    }
+
+    /// Not dropped while a failed model unwinds: that takes locks.
+    fn hot(&self) -> ManuallyDrop<HotStacks> {
+        ManuallyDrop::new(HotStacks::new(self.pool.clone(), CLASS))
+    }
+
+    fn wake_all(&self) {
+        for driver in &self.drivers {
+            driver.unpark();
+        }
+    }
+
+    fn wake_starving(&self) {
+        for (driver, starving) in self.drivers.iter().zip(&self.starving) {
+            if starving.load(Ordering::Relaxed) {
+                driver.unpark();
+            }
+        }
+    }
+
+    /// A worker that must have a stack, as `run::start` and `run::starve`.
+    fn take(&self, worker: usize, hot: &mut HotStacks) -> Stack {
+        if let Ok(stack) = hot.take(CLASS) {
+            return stack;
+        }
+        assert!(!self.starving[worker].swap(true, Ordering::Relaxed));
+        self.pool.begin_starving();
+        let mut stack = hot.take(CLASS).ok();
+        if stack.is_none() {
+            let mut no_stack = self.no_stack.lock();
+            let first = !std::mem::replace(&mut *no_stack, true);
+            drop(no_stack);
+            if first || self.wakes == Wakes::Everybody {
+                self.wake_all();
+            }
+        }
+        loop {
+            // `look_around`, as far as it feeds the starved.
+            if let Some(stack) = stack {
+                self.end_starving(worker);
+                return stack;
+            }
+            stack = hot.take(CLASS).ok();
+            if stack.is_none() {
+                self.drivers[worker].park(None);
+            }
+        }
+    }
+
+    /// As the end of `run::feed_starved`.
+    fn end_starving(&self, worker: usize) {
+        self.starving[worker].store(false, Ordering::Relaxed);
+        self.pool.end_starving();
+        let mut no_stack = self.no_stack.lock();
+        if self.starving.iter().all(|it| !it.load(Ordering::Relaxed)) {
+            *no_stack = false;
+        }
+    }
+
+    /// A worker whose last fiber ends, and that sleeps then: `run::finish`,
+    /// `run::relieve`, `sleep::sleep`.
+    fn give_and_sleep(&self, worker: usize, hot: &mut HotStacks, stack: Stack) {
+        self.payload.set(1);
+        if hot.give(stack) == Given::Wanted {
+            self.wake_starving();
+        }
+        while !self.over.load(Ordering::Relaxed) {
+            if self.pool.is_starving() && hot.flush() == Given::Wanted {
+                self.wake_starving();
+            }
+            self.drivers[worker].park(None);
+        }
+    }
+
+    fn end(&self) {
+        self.over.store(true, Ordering::Relaxed);
+        self.wake_all();
+    }
+}
+
+#[test]
+fn a_stack_that_comes_back_while_a_worker_starves_reaches_it() {
+    bounded(4).check(|| {
+        let kitchen = Kitchen::new(1, Wakes::Everybody);
+        let mut hot = kitchen.hot();
+        let stack = hot.take(CLASS).unwrap();
+        let starving = thread::spawn({
+            let kitchen = kitchen.clone();
+            move || {
+                let mut hot = kitchen.hot();
+                let stack = kitchen.take(1, &mut hot);
+                assert_eq!(kitchen.payload.get(), 1);
+                kitchen.payload.set(2);
+                kitchen.end();
+                let _ = hot.give(stack);
+                drop(ManuallyDrop::into_inner(hot));
+            }
+        });
+        kitchen.give_and_sleep(0, &mut hot, stack);
+        starving.join().unwrap();
+        drop(ManuallyDrop::into_inner(hot));
+    });
+}
+
+/// Worker 0 has just been fed, worker 1 starves next, worker 2 has the stack.
+fn one_ends_to_starve_while_another_begins(wakes: Wakes) {
+    bounded(2).check(move || {
+        let kitchen = Kitchen::new(1, wakes);
+        let mut hot = kitchen.hot();
+        let stack = hot.take(CLASS).unwrap();
+        kitchen.starving[0].store(true, Ordering::Relaxed);
+        kitchen.pool.begin_starving();
+        *kitchen.no_stack.lock() = true;
+        let fed = thread::spawn({
+            let kitchen = kitchen.clone();
+            move || kitchen.end_starving(0)
+        });
+        let starving = thread::spawn({
+            let kitchen = kitchen.clone();
+            move || {
+                let mut hot = kitchen.hot();
+                let stack = kitchen.take(1, &mut hot);
+                assert_eq!(kitchen.payload.get(), 1);
+                kitchen.payload.set(2);
+                kitchen.end();
+                let _ = hot.give(stack);
+                drop(ManuallyDrop::into_inner(hot));
+            }
+        });
+        kitchen.give_and_sleep(2, &mut hot, stack);
+        fed.join().unwrap();
+        starving.join().unwrap();
+        drop(ManuallyDrop::into_inner(hot));
+    });
+}
+
+#[test]
+fn a_worker_that_begins_to_starve_when_another_ends_gets_the_stack_of_a_third() {
+    one_ends_to_starve_while_another_begins(Wakes::Everybody);
+}
+
+/// The rejected design: the stack stays hot with a worker that sleeps.
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_worker_that_wakes_nobody_when_it_begins_to_starve_may_starve_for_ever() {
+    one_ends_to_starve_while_another_begins(Wakes::EverybodyTheFirstTime);
+}

@@ -16,5 +16,8 @@ pub(crate) mod services;
 pub(crate) mod shutdown;
 pub(crate) mod sleep;
 
+#[cfg(all(test, not(loom)))]
+mod tests;
+
 #[cfg(all(test, loom))]
 mod loom_tests;

@@ -1,0 +1,559 @@
+//! What ends a process, and what must not: each case in a child process, which
+//! is this same binary with a variable set.
+
+#[path = "harness/mod.rs"]
+mod harness;
+
+use harness::{Gate, OnDrop, wait_until, watch};
+use sinew::{Builder, Runtime, WaitReason};
+use std::os::unix::process::ExitStatusExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const CASE: &str = "SINEW_TEST_CASE";
+const SIGABRT: i32 = 6;
+const SIGSEGV: i32 = 11;
+
+/// The entry of the child processes; nothing without the variable.
+#[test]
+fn child() {
+    let Ok(case) = std::env::var(CASE) else {
+        return;
+    };
+    match case.as_str() {
+        "overflow named" => overflow(Builder::new().name("deep diver").stack_size(64 << 10)),
+        "overflow unnamed" => overflow(Builder::new().stack_size(256 << 10)),
+        "overflow smallest" => overflow(Builder::new().name("tiny").stack_size(16 << 10)),
+        "overflow later" => overflow_after_a_switch(),
+        "overflow big frame" => overflow_by_one_frame(),
+        "overflow thread" => overflow_of_a_thread(),
+        "segv fiber" => runtime().run(write_to_null),
+        "segv thread" => {
+            runtime().run(|| ());
+            write_to_null();
+        }
+        "fork" => fork_and_use(),
+        "command" => run_a_command(),
+        "global" => println!("{:?}", sinew::spawn(|| 1).join()),
+        "env" => print_settings(),
+        "parked" => leave_parked_fibers(),
+        "forget" => forget_a_runtime(),
+        "exit" => runtime().run(|| std::process::exit(7)),
+        "hook waits" => hook_that_waits(),
+        "hook waits and others panic" => hook_that_waits_while_others_panic(),
+        "panic in drop" => panic_in_a_drop_while_unwinding(),
+        "hog" => hog(),
+        "leak" => leak(),
+        other => panic!("no such case: {other}"),
+    }
+}
+
+struct Ended {
+    status: ExitStatus,
+    stderr: String,
+    stdout: String,
+}
+
+/// Runs a case in a child of its own, with these variables.
+fn run_case(case: &str, variables: &[(&str, &str)]) -> Ended {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", "child", "--nocapture", "--test-threads=1"])
+        .env(CASE, case)
+        .env_remove("RUST_BACKTRACE")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    for name in ["SINEW_WORKERS", "SINEW_STACK_KB", "SINEW_BLOCKING_THREADS", "SINEW_IO"] {
+        command.env_remove(name);
+    }
+    command.envs(variables.iter().copied());
+    let mut child = command.spawn().unwrap();
+    // Drained by threads: a full pipe would stop the child.
+    fn drain(mut from: impl std::io::Read + Send + 'static) -> std::thread::JoinHandle<String> {
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let _ = from.read_to_end(&mut bytes);
+            String::from_utf8_lossy(&bytes).into_owned()
+        })
+    }
+    let stdout = drain(child.stdout.take().unwrap());
+    let stderr = drain(child.stderr.take().unwrap());
+    let begun = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if begun.elapsed() > Duration::from_secs(60) {
+            let _ = child.kill();
+            let _ = child.wait();
+            panic!("the child '{case}' hangs; it said:\n{}", stderr.join().unwrap());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    Ended {
+        status,
+        stderr: stderr.join().unwrap(),
+        stdout: stdout.join().unwrap(),
+    }
+}
+
+impl Ended {
+    #[track_caller]
+    fn says(&self, words: &[&str]) -> &Self {
+        for word in words {
+            let said = self.stderr.contains(word) || self.stdout.contains(word);
+            assert!(said, "'{word}' is not in\n{}\n{}", self.stdout, self.stderr);
+        }
+        self
+    }
+
+    #[track_caller]
+    fn died_by(&self, signal: i32) -> &Self {
+        assert_eq!(self.status.signal(), Some(signal), "{}\n{}", self.status, self.stderr);
+        self
+    }
+
+    #[track_caller]
+    fn succeeded(&self) -> &Self {
+        assert!(self.status.success(), "{}\n{}\n{}", self.status, self.stdout, self.stderr);
+        self
+    }
+}
+
+fn runtime() -> Runtime {
+    harness::runtime(1)
+}
+
+// ---------------------------------------------------------------- overflow
+
+#[expect(unconditional_recursion, reason = "that is the test")]
+fn recurse(depth: u64) -> u64 {
+    let frame = std::hint::black_box([depth; 16]);
+    recurse(depth + 1) + std::hint::black_box(frame)[3]
+}
+
+fn overflow(builder: Builder) {
+    let runtime = runtime();
+    let fiber = builder.spawn_on(&runtime.handle(), || recurse(0)).unwrap();
+    println!("id is {}", fiber.fiber().id());
+    let _ = fiber.join();
+}
+
+fn overflow_after_a_switch() {
+    let runtime = harness::runtime(2);
+    // Others are about, and the fiber has left its stack and come back.
+    let others: Vec<_> = (0..10).map(|_| runtime.spawn(sinew::park)).collect();
+    let builder = Builder::new().name("late").stack_size(128 << 10);
+    let fiber = builder.spawn_on(&runtime.handle(), || {
+        sinew::sleep(Duration::from_millis(1)).unwrap();
+        sinew::yield_now();
+        recurse(0)
+    });
+    let _ = fiber.unwrap().join();
+    drop(others);
+}
+
+fn overflow_by_one_frame() {
+    #[inline(never)]
+    fn large() -> u8 {
+        let frame = std::hint::black_box([1u8; 200 << 10]);
+        frame[std::hint::black_box(77)]
+    }
+    let runtime = runtime();
+    let builder = Builder::new().name("one frame").stack_size(64 << 10);
+    let _ = builder.spawn_on(&runtime.handle(), large).unwrap().join();
+}
+
+fn overflow_of_a_thread() {
+    runtime().run(|| ());
+    let thread = std::thread::Builder::new().name("plain".into()).stack_size(64 << 10);
+    let _ = thread.spawn(|| recurse(0)).unwrap().join();
+}
+
+#[test]
+fn an_overflow_names_fiber_id_size_and_remedy_and_aborts() {
+    let _watch = watch();
+    let ended = run_case("overflow named", &[]);
+    ended.died_by(SIGABRT);
+    let id = ended.stdout.lines().find_map(|line| line.strip_prefix("id is ")).unwrap();
+    ended.says(&[
+        &format!("fiber 'deep diver' (id {id}) overflowed its stack of 64 KiB"),
+        "Builder::stack_size",
+        "SINEW_STACK_KB",
+    ]);
+}
+
+#[test]
+fn an_overflow_of_a_fiber_without_a_name_tells_its_id() {
+    let _watch = watch();
+    let ended = run_case("overflow unnamed", &[]);
+    ended.died_by(SIGABRT);
+    let id = ended.stdout.lines().find_map(|line| line.strip_prefix("id is ")).unwrap();
+    ended.says(&[&format!("fiber {id} overflowed its stack of 256 KiB")]);
+}
+
+#[test]
+fn an_overflow_of_the_smallest_stack_is_explained_too() {
+    let _watch = watch();
+    let ended = run_case("overflow smallest", &[]);
+    ended.died_by(SIGABRT).says(&["'tiny'", "16 KiB"]);
+}
+
+#[test]
+fn an_overflow_after_switches_among_others_names_the_right_fiber() {
+    let _watch = watch();
+    run_case("overflow later", &[]).died_by(SIGABRT).says(&["'late'", "128 KiB"]);
+}
+
+#[test]
+fn a_frame_larger_than_the_whole_stack_hits_the_guard() {
+    let _watch = watch();
+    run_case("overflow big frame", &[]).died_by(SIGABRT).says(&["'one frame'", "64 KiB"]);
+}
+
+#[test]
+fn the_overflow_of_a_plain_thread_is_told_by_std_as_before() {
+    let _watch = watch();
+    let ended = run_case("overflow thread", &[]);
+    ended.died_by(SIGABRT).says(&["thread 'plain'", "has overflowed its stack"]);
+    assert!(!ended.stderr.contains("sinew: fiber"), "{}", ended.stderr);
+}
+
+fn write_to_null() {
+    // SAFETY: not at all; the fault is the test. Page zero is never mapped.
+    unsafe { std::hint::black_box(std::ptr::without_provenance_mut::<u8>(64)).write_volatile(1) };
+}
+
+#[test]
+fn any_other_fault_kills_by_sigsegv_as_before() {
+    let _watch = watch();
+    for case in ["segv fiber", "segv thread"] {
+        let ended = run_case(case, &[]);
+        ended.died_by(SIGSEGV);
+        assert!(!ended.stderr.contains("overflowed"), "{}", ended.stderr);
+    }
+}
+
+// -------------------------------------------------------------------- fork
+
+unsafe extern "C" {
+    fn fork() -> i32;
+    fn waitpid(pid: i32, status: *mut i32, options: i32) -> i32;
+    fn _exit(code: i32) -> !;
+    fn alarm(seconds: u32) -> u32;
+}
+
+/// Forks; the child's code is the number of uses that did not panic as told.
+fn fork_and_use() {
+    let runtime = runtime();
+    let handle = runtime.handle();
+    let parked = runtime.spawn(sinew::park);
+    let fiber = parked.fiber();
+    wait_until(|| fiber.wait_reason() == WaitReason::Park);
+    // SAFETY: the child only makes calls that must panic, and leaves by `_exit`;
+    // `alarm` ends it should it hang.
+    let pid = unsafe { fork() };
+    if pid == 0 {
+        unsafe { alarm(20) };
+        let uses: Vec<(&str, Box<dyn Fn()>)> = vec![
+            ("spawn", Box::new(|| drop(sinew::spawn(|| ())))),
+            ("Handle::spawn", Box::new(|| drop(handle.spawn(|| ())))),
+            ("Builder::spawn", Box::new(|| drop(Builder::new().spawn(|| ())))),
+            ("Runtime::run", Box::new(|| runtime.run(|| ()))),
+            ("run", Box::new(|| sinew::run(|| ()))),
+            ("build", Box::new(|| drop(Runtime::builder().build()))),
+            ("spawn_blocking", Box::new(|| drop(sinew::spawn_blocking(|| ())))),
+            ("wait", Box::new(|| drop(fiber.wait()))),
+        ];
+        let mut wrong = 0;
+        for (name, call) in &uses {
+            // Said before, so that a hang is explained.
+            eprintln!("in the child: {name}");
+            let caught = catch_unwind(AssertUnwindSafe(call));
+            let told = caught.is_err_and(|payload| {
+                let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+                let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+                text.is_some_and(|text| text.contains("forked child"))
+            });
+            if !told {
+                eprintln!("{name} did not say that it is in a forked child");
+                wrong += 1;
+            }
+        }
+        unsafe { _exit(wrong) };
+    }
+    let mut status = -1;
+    // SAFETY: our own child, and a place for its status.
+    unsafe { waitpid(pid, &mut status, 0) };
+    assert_eq!(status, 0, "the forked child failed");
+    // The parent goes on as if nothing had been.
+    fiber.unpark();
+    parked.join().unwrap();
+}
+
+#[test]
+fn every_use_in_a_forked_child_panics_with_that_text() {
+    let _watch = watch();
+    run_case("fork", &[]).succeeded();
+}
+
+fn run_a_command() {
+    runtime().run(|| {
+        let status = sinew::blocking(|| Command::new("true").status());
+        assert!(status.unwrap().success());
+        // On the fiber itself too: it blocks the worker, but works.
+        assert!(Command::new("true").status().unwrap().success());
+        assert_eq!(sinew::spawn(|| 3).join().unwrap(), 3);
+    });
+}
+
+#[test]
+fn a_fork_with_exec_does_no_harm() {
+    let _watch = watch();
+    run_case("command", &[]).succeeded();
+}
+
+// ------------------------------------------------------------- environment
+
+#[test]
+fn the_global_runtime_panics_with_the_bad_variable_and_its_range() {
+    let _watch = watch();
+    for (name, value, range) in [
+        ("SINEW_WORKERS", "0", "1 to 1024"),
+        ("SINEW_WORKERS", "many", "1 to 1024"),
+        ("SINEW_WORKERS", "-1", "1 to 1024"),
+        ("SINEW_WORKERS", "", "1 to 1024"),
+        ("SINEW_WORKERS", "99999999999999999999999", "1 to 1024"),
+        ("SINEW_STACK_KB", "1", "16 to 1048576"),
+        ("SINEW_STACK_KB", "2000000", "16 to 1048576"),
+        ("SINEW_BLOCKING_THREADS", "0", "1 to 65536"),
+        ("SINEW_IO", "carrier-pigeon", "auto"),
+    ] {
+        let ended = run_case("global", &[(name, value)]);
+        assert!(!ended.status.success(), "{name}={value} was taken");
+        ended.says(&[&format!("{name} is "), value, range]);
+    }
+}
+
+fn print_settings() {
+    let set = Runtime::builder().workers(1).build().unwrap();
+    println!("set {}", set.stats().workers.len());
+    let free = Runtime::new().unwrap();
+    println!("free {}", free.stats().workers.len());
+    // 16 MiB of frames fit only if the variable was seen.
+    fn deep(kib: usize) -> u8 {
+        let frame = std::hint::black_box([1u8; 1024]);
+        if kib == 0 { frame[5] } else { deep(kib - 1).wrapping_add(frame[7]) }
+    }
+    println!("global {}", sinew::spawn(|| deep(4 << 10)).join().is_ok());
+}
+
+#[test]
+fn variables_are_defaults_that_the_program_overrides() {
+    let _watch = watch();
+    let variables = [("SINEW_WORKERS", "3"), ("SINEW_STACK_KB", "32768"), ("SINEW_IO", "auto")];
+    let ended = run_case("env", &variables);
+    ended.succeeded().says(&["set 1", "free 3", "global true"]);
+}
+
+// ---------------------------------------------------------------- the exit
+
+fn leave_parked_fibers() {
+    for _ in 0..10 {
+        drop(sinew::spawn(sinew::park));
+    }
+    let asleep = sinew::spawn(|| sinew::sleep(Duration::from_secs(3600)));
+    wait_until(|| asleep.fiber().wait_reason() == WaitReason::Sleep);
+    let begun = Gate::new();
+    let theirs = begun.clone();
+    drop(sinew::spawn_blocking(move || {
+        theirs.open();
+        std::thread::sleep(Duration::from_secs(3600));
+    }));
+    begun.pass();
+    println!("main returns");
+}
+
+#[test]
+fn the_process_ends_with_main_whatever_the_global_runtime_does() {
+    let _watch = watch();
+    run_case("parked", &[]).succeeded().says(&["main returns"]);
+}
+
+fn forget_a_runtime() {
+    let runtime = harness::runtime(2);
+    let spins = runtime.spawn(|| {
+        loop {
+            std::hint::spin_loop();
+        }
+    });
+    drop::<sinew::JoinHandle<()>>(spins);
+    drop(runtime.spawn(sinew::park));
+    std::mem::forget(runtime);
+    println!("main returns");
+}
+
+#[test]
+fn the_process_ends_with_main_although_a_forgotten_runtime_is_busy() {
+    let _watch = watch();
+    run_case("forget", &[]).succeeded().says(&["main returns"]);
+}
+
+#[test]
+fn a_fiber_may_exit_the_process() {
+    let _watch = watch();
+    assert_eq!(run_case("exit", &[]).status.code(), Some(7));
+}
+
+// ------------------------------------------------------------------ panics
+
+fn hook_that_waits() {
+    let calls = Arc::new(Mutex::new(0));
+    let theirs = calls.clone();
+    std::panic::set_hook(Box::new(move |_| {
+        assert!(std::thread::panicking());
+        sinew::yield_now();
+        sinew::sleep(Duration::from_millis(1)).unwrap();
+        assert_eq!(sinew::spawn(|| 2).join().unwrap(), 2);
+        assert!(std::thread::panicking());
+        *theirs.lock().unwrap_or_else(|e| e.into_inner()) += 1;
+    }));
+    for workers in [1, 2] {
+        harness::runtime(workers).run(|| {
+            let innocent = Arc::new(Mutex::new(0));
+            let stop = Gate::new();
+            let (theirs, gate) = (innocent.clone(), stop.clone());
+            let witness = sinew::spawn(move || {
+                while !gate.is_open() {
+                    assert!(!std::thread::panicking());
+                    *theirs.lock().unwrap() += 1;
+                    sinew::yield_now();
+                }
+            });
+            for _ in 0..5 {
+                let error = sinew::spawn(|| panic!("seen by the hook")).join();
+                assert!(error.map(|()| ()).unwrap_err().is_panic());
+                assert!(!std::thread::panicking());
+            }
+            stop.open();
+            witness.join().unwrap();
+            assert!(*innocent.lock().unwrap() > 0);
+        });
+    }
+    let _ = std::panic::take_hook();
+    assert_eq!(*calls.lock().unwrap_or_else(|e| e.into_inner()), 10);
+    println!("all is well");
+}
+
+#[test]
+fn a_panic_hook_may_wait_and_nobody_else_notices() {
+    let _watch = watch();
+    run_case("hook waits", &[]).succeeded().says(&["all is well"]);
+}
+
+fn hook_that_waits_while_others_panic() {
+    std::panic::set_hook(Box::new(|_| {
+        for _ in 0..5 {
+            sinew::yield_now();
+        }
+    }));
+    for workers in [1, 2] {
+        harness::runtime(workers).run(|| {
+            // All of them are in the hook at once, on the same worker.
+            let fibers: Vec<_> = (0..10)
+                .map(|i| {
+                    sinew::spawn(move || {
+                        let _waits = OnDrop(|| {
+                            assert!(std::thread::panicking());
+                            sinew::yield_now();
+                            // A panic of its own, caught, hook and all.
+                            let caught = catch_unwind(|| panic!("inner"));
+                            assert!(caught.is_err());
+                            sinew::yield_now();
+                        });
+                        std::panic::panic_any(i);
+                    })
+                })
+                .collect();
+            for (i, fiber) in fibers.into_iter().enumerate() {
+                let error = fiber.join().map(|()| ()).unwrap_err();
+                assert_eq!(error.into_panic().downcast_ref(), Some(&i));
+            }
+            assert!(!std::thread::panicking());
+        });
+    }
+    let _ = std::panic::take_hook();
+    println!("all is well");
+}
+
+#[test]
+fn many_fibers_wait_in_the_panic_hook_at_once() {
+    let _watch = watch();
+    run_case("hook waits and others panic", &[]).succeeded().says(&["all is well"]);
+}
+
+fn panic_in_a_drop_while_unwinding() {
+    runtime().run(|| {
+        let fiber = sinew::spawn(|| {
+            let _first = OnDrop(|| {
+                sinew::yield_now();
+                panic!("the second");
+            });
+            panic!("the first");
+        });
+        let _ = fiber.join().map(|()| ());
+    });
+}
+
+#[test]
+fn a_panic_that_escapes_a_drop_during_unwinding_aborts_as_in_std() {
+    let _watch = watch();
+    run_case("panic in drop", &[]).died_by(SIGABRT).says(&["the first", "the second"]);
+}
+
+// ------------------------------------------------------------- log lines
+
+fn hog() {
+    let runtime = Runtime::builder()
+        .workers(1)
+        .report_hogs_after(Duration::from_millis(5))
+        .build()
+        .unwrap();
+    let hog = Builder::new().name("glutton").spawn_on(&runtime.handle(), || {
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(300) {
+            std::hint::spin_loop();
+        }
+    });
+    hog.unwrap().join().unwrap();
+}
+
+#[test]
+fn a_hog_is_told_of_on_standard_error() {
+    let _watch = watch();
+    let ended = run_case("hog", &[]);
+    ended.succeeded().says(&["sinew: fiber 'glutton'", "worker 0", "crash.rs", "safepoint"]);
+}
+
+fn leak() {
+    let runtime = Runtime::builder().workers(1).name("leaky").build().unwrap();
+    let stuck = Builder::new().name("barnacle").spawn_on(&runtime.handle(), || {
+        loop {
+            sinew::park();
+        }
+    });
+    let stuck: sinew::JoinHandle<()> = stuck.unwrap();
+    wait_until(|| stuck.fiber().wait_reason() == WaitReason::Park);
+    let error = runtime.shutdown_timeout(Duration::from_millis(20)).unwrap_err();
+    assert_eq!(error.leaked().len(), 1);
+    stuck.fiber().unpark();
+}
+
+#[test]
+fn a_leaked_fiber_is_told_of_on_standard_error() {
+    let _watch = watch();
+    run_case("leak", &[]).succeeded().says(&["sinew: runtime 'leaky'", "'barnacle'"]);
+}
