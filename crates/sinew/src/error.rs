@@ -130,13 +130,3 @@ impl fmt::Debug for JoinError {
 }
 
 impl std::error::Error for JoinError {}
-
-/// What went wrong with the runtime, said on standard error as one line.
-///
-/// Only for what has no caller to return an error to: falls-back, exhaustion,
-/// leaked fibers and hogs.
-pub(crate) fn log(message: &str) {
-    use std::io::Write;
-    // Nothing can be done if standard error is closed.
-    let _ = writeln!(std::io::stderr().lock(), "sinew: {message}");
-}

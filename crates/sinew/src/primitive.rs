@@ -19,6 +19,14 @@ use loom::sync::{Mutex, MutexGuard};
 #[cfg(not(loom))]
 use std::sync::{Mutex, MutexGuard};
 
+/// Lets other threads run, in a wait that is short by design.
+pub(crate) fn yield_thread() {
+    #[cfg(loom)]
+    loom::thread::yield_now();
+    #[cfg(not(loom))]
+    std::thread::yield_now();
+}
+
 /// A lock for short critical sections of the runtime's own.
 ///
 /// No user code ever runs while one is held (SPEC: one rule for all code), so

@@ -66,7 +66,12 @@ fn run_case(case: &str, variables: &[(&str, &str)]) -> Ended {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    for name in ["SINEW_WORKERS", "SINEW_STACK_KB", "SINEW_BLOCKING_THREADS", "SINEW_IO"] {
+    for name in [
+        "SINEW_WORKERS",
+        "SINEW_STACK_KB",
+        "SINEW_BLOCKING_THREADS",
+        "SINEW_IO",
+    ] {
         command.env_remove(name);
     }
     command.envs(variables.iter().copied());
@@ -89,7 +94,10 @@ fn run_case(case: &str, variables: &[(&str, &str)]) -> Ended {
         if begun.elapsed() > Duration::from_secs(60) {
             let _ = child.kill();
             let _ = child.wait();
-            panic!("the child '{case}' hangs; it said:\n{}", stderr.join().unwrap());
+            panic!(
+                "the child '{case}' hangs; it said:\n{}",
+                stderr.join().unwrap()
+            );
         }
         std::thread::sleep(Duration::from_millis(5));
     };
@@ -112,13 +120,25 @@ impl Ended {
 
     #[track_caller]
     fn died_by(&self, signal: i32) -> &Self {
-        assert_eq!(self.status.signal(), Some(signal), "{}\n{}", self.status, self.stderr);
+        assert_eq!(
+            self.status.signal(),
+            Some(signal),
+            "{}\n{}",
+            self.status,
+            self.stderr
+        );
         self
     }
 
     #[track_caller]
     fn succeeded(&self) -> &Self {
-        assert!(self.status.success(), "{}\n{}\n{}", self.status, self.stdout, self.stderr);
+        assert!(
+            self.status.success(),
+            "{}\n{}\n{}",
+            self.status,
+            self.stdout,
+            self.stderr
+        );
         self
     }
 }
@@ -137,9 +157,25 @@ fn recurse(depth: u64) -> u64 {
 
 fn overflow(builder: Builder) {
     let runtime = runtime();
-    let fiber = builder.spawn_on(&runtime.handle(), || recurse(0)).unwrap();
-    println!("id is {}", fiber.fiber().id());
+    let go = Gate::new();
+    let gate = go.clone();
+    let fiber = builder.spawn_on(&runtime.handle(), move || {
+        gate.pass();
+        recurse(0)
+    });
+    let fiber = fiber.unwrap();
+    eprintln!("id is {}.", fiber.fiber().id());
+    go.open();
     let _ = fiber.join();
+}
+
+/// The id that `overflow` printed.
+fn printed_id(ended: &Ended) -> &str {
+    let (_, rest) = ended
+        .stderr
+        .split_once("id is ")
+        .expect("the child prints an id");
+    rest.split_once('.').unwrap().0
 }
 
 fn overflow_after_a_switch() {
@@ -169,7 +205,9 @@ fn overflow_by_one_frame() {
 
 fn overflow_of_a_thread() {
     runtime().run(|| ());
-    let thread = std::thread::Builder::new().name("plain".into()).stack_size(64 << 10);
+    let thread = std::thread::Builder::new()
+        .name("plain".into())
+        .stack_size(64 << 10);
     let _ = thread.spawn(|| recurse(0)).unwrap().join();
 }
 
@@ -178,7 +216,7 @@ fn an_overflow_names_fiber_id_size_and_remedy_and_aborts() {
     let _watch = watch();
     let ended = run_case("overflow named", &[]);
     ended.died_by(SIGABRT);
-    let id = ended.stdout.lines().find_map(|line| line.strip_prefix("id is ")).unwrap();
+    let id = printed_id(&ended);
     ended.says(&[
         &format!("fiber 'deep diver' (id {id}) overflowed its stack of 64 KiB"),
         "Builder::stack_size",
@@ -191,7 +229,7 @@ fn an_overflow_of_a_fiber_without_a_name_tells_its_id() {
     let _watch = watch();
     let ended = run_case("overflow unnamed", &[]);
     ended.died_by(SIGABRT);
-    let id = ended.stdout.lines().find_map(|line| line.strip_prefix("id is ")).unwrap();
+    let id = printed_id(&ended);
     ended.says(&[&format!("fiber {id} overflowed its stack of 256 KiB")]);
 }
 
@@ -205,20 +243,26 @@ fn an_overflow_of_the_smallest_stack_is_explained_too() {
 #[test]
 fn an_overflow_after_switches_among_others_names_the_right_fiber() {
     let _watch = watch();
-    run_case("overflow later", &[]).died_by(SIGABRT).says(&["'late'", "128 KiB"]);
+    run_case("overflow later", &[])
+        .died_by(SIGABRT)
+        .says(&["'late'", "128 KiB"]);
 }
 
 #[test]
 fn a_frame_larger_than_the_whole_stack_hits_the_guard() {
     let _watch = watch();
-    run_case("overflow big frame", &[]).died_by(SIGABRT).says(&["'one frame'", "64 KiB"]);
+    run_case("overflow big frame", &[])
+        .died_by(SIGABRT)
+        .says(&["'one frame'", "64 KiB"]);
 }
 
 #[test]
 fn the_overflow_of_a_plain_thread_is_told_by_std_as_before() {
     let _watch = watch();
     let ended = run_case("overflow thread", &[]);
-    ended.died_by(SIGABRT).says(&["thread 'plain'", "has overflowed its stack"]);
+    ended
+        .died_by(SIGABRT)
+        .says(&["thread 'plain'", "has overflowed its stack"]);
     assert!(!ended.stderr.contains("sinew: fiber"), "{}", ended.stderr);
 }
 
@@ -257,16 +301,23 @@ fn fork_and_use() {
     // `alarm` ends it should it hang.
     let pid = unsafe { fork() };
     if pid == 0 {
-        unsafe { alarm(20) };
+        // SAFETY: as above.
+        unsafe { alarm(10) };
         let uses: Vec<(&str, Box<dyn Fn()>)> = vec![
             ("spawn", Box::new(|| drop(sinew::spawn(|| ())))),
             ("Handle::spawn", Box::new(|| drop(handle.spawn(|| ())))),
-            ("Builder::spawn", Box::new(|| drop(Builder::new().spawn(|| ())))),
+            (
+                "Builder::spawn",
+                Box::new(|| drop(Builder::new().spawn(|| ()))),
+            ),
             ("Runtime::run", Box::new(|| runtime.run(|| ()))),
             ("run", Box::new(|| sinew::run(|| ()))),
             ("build", Box::new(|| drop(Runtime::builder().build()))),
-            ("spawn_blocking", Box::new(|| drop(sinew::spawn_blocking(|| ())))),
-            ("wait", Box::new(|| drop(fiber.wait()))),
+            (
+                "spawn_blocking",
+                Box::new(|| drop(sinew::spawn_blocking(|| ()))),
+            ),
+            ("wait", Box::new(|| fiber.wait().unwrap())),
         ];
         let mut wrong = 0;
         for (name, call) in &uses {
@@ -274,7 +325,9 @@ fn fork_and_use() {
             eprintln!("in the child: {name}");
             let caught = catch_unwind(AssertUnwindSafe(call));
             let told = caught.is_err_and(|payload| {
-                let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+                let text = payload
+                    .downcast_ref::<&str>()
+                    .map(|text| (*text).to_owned());
                 let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
                 text.is_some_and(|text| text.contains("forked child"))
             });
@@ -283,15 +336,16 @@ fn fork_and_use() {
                 wrong += 1;
             }
         }
+        // SAFETY: as above.
         unsafe { _exit(wrong) };
     }
     let mut status = -1;
     // SAFETY: our own child, and a place for its status.
     unsafe { waitpid(pid, &mut status, 0) };
-    assert_eq!(status, 0, "the forked child failed");
     // The parent goes on as if nothing had been.
     fiber.unpark();
     parked.join().unwrap();
+    assert_eq!(status, 0, "the forked child failed");
 }
 
 #[test]
@@ -346,7 +400,11 @@ fn print_settings() {
     // 16 MiB of frames fit only if the variable was seen.
     fn deep(kib: usize) -> u8 {
         let frame = std::hint::black_box([1u8; 1024]);
-        if kib == 0 { frame[5] } else { deep(kib - 1).wrapping_add(frame[7]) }
+        if kib == 0 {
+            frame[5]
+        } else {
+            deep(kib - 1).wrapping_add(frame[7])
+        }
     }
     println!("global {}", sinew::spawn(|| deep(4 << 10)).join().is_ok());
 }
@@ -354,7 +412,11 @@ fn print_settings() {
 #[test]
 fn variables_are_defaults_that_the_program_overrides() {
     let _watch = watch();
-    let variables = [("SINEW_WORKERS", "3"), ("SINEW_STACK_KB", "32768"), ("SINEW_IO", "auto")];
+    let variables = [
+        ("SINEW_WORKERS", "3"),
+        ("SINEW_STACK_KB", "32768"),
+        ("SINEW_IO", "auto"),
+    ];
     let ended = run_case("env", &variables);
     ended.succeeded().says(&["set 1", "free 3", "global true"]);
 }
@@ -451,7 +513,9 @@ fn hook_that_waits() {
 #[test]
 fn a_panic_hook_may_wait_and_nobody_else_notices() {
     let _watch = watch();
-    run_case("hook waits", &[]).succeeded().says(&["all is well"]);
+    run_case("hook waits", &[])
+        .succeeded()
+        .says(&["all is well"]);
 }
 
 fn hook_that_waits_while_others_panic() {
@@ -463,7 +527,7 @@ fn hook_that_waits_while_others_panic() {
     for workers in [1, 2] {
         harness::runtime(workers).run(|| {
             // All of them are in the hook at once, on the same worker.
-            let fibers: Vec<_> = (0..10)
+            let fibers: Vec<_> = (0..10usize)
                 .map(|i| {
                     sinew::spawn(move || {
                         let _waits = OnDrop(|| {
@@ -492,7 +556,9 @@ fn hook_that_waits_while_others_panic() {
 #[test]
 fn many_fibers_wait_in_the_panic_hook_at_once() {
     let _watch = watch();
-    run_case("hook waits and others panic", &[]).succeeded().says(&["all is well"]);
+    run_case("hook waits and others panic", &[])
+        .succeeded()
+        .says(&["all is well"]);
 }
 
 fn panic_in_a_drop_while_unwinding() {
@@ -511,7 +577,9 @@ fn panic_in_a_drop_while_unwinding() {
 #[test]
 fn a_panic_that_escapes_a_drop_during_unwinding_aborts_as_in_std() {
     let _watch = watch();
-    run_case("panic in drop", &[]).died_by(SIGABRT).says(&["the first", "the second"]);
+    run_case("panic in drop", &[])
+        .died_by(SIGABRT)
+        .says(&["the first", "the second"]);
 }
 
 // ------------------------------------------------------------- log lines
@@ -522,12 +590,14 @@ fn hog() {
         .report_hogs_after(Duration::from_millis(5))
         .build()
         .unwrap();
-    let hog = Builder::new().name("glutton").spawn_on(&runtime.handle(), || {
-        let begun = Instant::now();
-        while begun.elapsed() < Duration::from_millis(300) {
-            std::hint::spin_loop();
-        }
-    });
+    let hog = Builder::new()
+        .name("glutton")
+        .spawn_on(&runtime.handle(), || {
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_millis(300) {
+                std::hint::spin_loop();
+            }
+        });
     hog.unwrap().join().unwrap();
 }
 
@@ -535,19 +605,28 @@ fn hog() {
 fn a_hog_is_told_of_on_standard_error() {
     let _watch = watch();
     let ended = run_case("hog", &[]);
-    ended.succeeded().says(&["sinew: fiber 'glutton'", "worker 0", "crash.rs", "safepoint"]);
+    ended.succeeded().says(&[
+        "sinew: fiber 'glutton'",
+        "worker 0",
+        "crash.rs",
+        "safepoint",
+    ]);
 }
 
 fn leak() {
     let runtime = Runtime::builder().workers(1).name("leaky").build().unwrap();
-    let stuck = Builder::new().name("barnacle").spawn_on(&runtime.handle(), || {
-        loop {
-            sinew::park();
-        }
-    });
+    let stuck = Builder::new()
+        .name("barnacle")
+        .spawn_on(&runtime.handle(), || {
+            loop {
+                sinew::park();
+            }
+        });
     let stuck: sinew::JoinHandle<()> = stuck.unwrap();
     wait_until(|| stuck.fiber().wait_reason() == WaitReason::Park);
-    let error = runtime.shutdown_timeout(Duration::from_millis(20)).unwrap_err();
+    let error = runtime
+        .shutdown_timeout(Duration::from_millis(20))
+        .unwrap_err();
     assert_eq!(error.leaked().len(), 1);
     stuck.fiber().unpark();
 }
@@ -555,5 +634,7 @@ fn leak() {
 #[test]
 fn a_leaked_fiber_is_told_of_on_standard_error() {
     let _watch = watch();
-    run_case("leak", &[]).succeeded().says(&["sinew: runtime 'leaky'", "'barnacle'"]);
+    run_case("leak", &[])
+        .succeeded()
+        .says(&["sinew: runtime 'leaky'", "'barnacle'"]);
 }

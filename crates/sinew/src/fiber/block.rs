@@ -145,17 +145,22 @@ impl Block {
         // Relaxed throughout: `State::occupy` publishes them with Release.
         head.link.store(ptr::null_mut(), Ordering::Relaxed);
         head.home.store(ptr::null_mut(), Ordering::Relaxed);
-        head.runtime.store(birth.runtime.as_ptr(), Ordering::Relaxed);
+        head.runtime
+            .store(birth.runtime.as_ptr(), Ordering::Relaxed);
         head.ops.set(Some(birth.ops));
         head.table.set(Some(Slot::<F, T>::TABLE));
-        head.spawned_at
-            .store(ptr::from_ref(birth.spawned_at).cast_mut(), Ordering::Relaxed);
+        head.suspender.set(ptr::null());
+        head.spawned_at.store(
+            ptr::from_ref(birth.spawned_at).cast_mut(),
+            Ordering::Relaxed,
+        );
         head.waits_at.store(ptr::null_mut(), Ordering::Relaxed);
         let extras = match birth.name {
             None => ptr::null_mut(),
             name => Box::into_raw(Box::new(Extras { name })),
         };
-        head.extras.store(extras, Ordering::Relaxed);
+        // Release: pairs with `extras`.
+        head.extras.store(extras, Ordering::Release);
         head.priority.store(birth.priority as u8, Ordering::Relaxed);
         head.base_priority.set(birth.priority);
         head.reason.store(WaitReason::None as u8, Ordering::Relaxed);
@@ -211,7 +216,10 @@ impl Block {
     }
 
     pub(crate) fn table(&self) -> &'static SlotTable {
-        self.head.table.get().expect("an occupied block has a table")
+        self.head
+            .table
+            .get()
+            .expect("an occupied block has a table")
     }
 
     pub(crate) fn slot(&self) -> *mut u8 {
@@ -272,8 +280,15 @@ impl Block {
         self.head.priority.fetch_max(to as u8, Ordering::Relaxed) < to as u8
     }
 
-    pub(crate) fn set_priority(&self, to: Priority) {
-        self.head.priority.store(to as u8, Ordering::Relaxed);
+    /// Lowers the priority, unless it was raised since it was `from`.
+    pub(crate) fn lower_priority(&self, from: Priority, to: Priority) {
+        // Relaxed: as above. Losing to a raise is what we want.
+        let _ = self.head.priority.compare_exchange(
+            from as u8,
+            to as u8,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
     }
 
     /// Says why and where the fiber is about to wait.
@@ -369,9 +384,11 @@ impl Block {
         &self.head.panics
     }
 
-    /// The extras, valid while the block is occupied; see `slab::with_extras`.
+    /// The extras, valid while the block is occupied; see `slab::peek`.
     pub(crate) fn extras(&self) -> *mut Extras {
-        self.head.extras.load(Ordering::Relaxed)
+        // Acquire: the monitor reads them without a reference; pairs with the
+        // Release in `occupy`.
+        self.head.extras.load(Ordering::Acquire)
     }
 
     pub(crate) fn clear_extras(&self) {

@@ -322,8 +322,8 @@ pub(crate) fn for_each_of(runtime: *mut (), mut visit: impl FnMut(BlockRef)) {
 ///
 /// # Safety
 ///
-/// `block` was the current fiber of a worker at a moment after the caller had
-/// taken no lock of ours; it is read only through `look`.
+/// `load` reads a place that a worker clears before it gives up its reference to
+/// the block it names: so under the lock what is found there is mapped.
 pub(crate) unsafe fn peek<R>(
     load: impl FnOnce() -> *const Block,
     look: impl FnOnce(&Block, Option<&Extras>) -> R,
@@ -334,6 +334,9 @@ pub(crate) unsafe fn peek<R>(
     // and stays mapped (invariant 1); its extras stay allocated (invariant 2).
     unsafe {
         let block = block.as_ref();
+        if block.state().load().references() == 0 {
+            return None; // it has just ended
+        }
         Some(look(block, block.extras().as_ref()))
     }
 }

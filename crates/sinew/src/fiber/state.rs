@@ -361,12 +361,10 @@ impl State {
                 return false;
             }
             // Acquire: pairs with `occupy`; we see the block's fields.
-            match self.0.compare_exchange_weak(
-                now,
-                now + REF,
-                Ordering::Acquire,
-                Ordering::Relaxed,
-            ) {
+            match self
+                .0
+                .compare_exchange_weak(now, now + REF, Ordering::Acquire, Ordering::Relaxed)
+            {
                 Ok(_) => return true,
                 Err(seen) => now = seen,
             }

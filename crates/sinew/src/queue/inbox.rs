@@ -54,7 +54,11 @@ impl Inbox {
         let link = unsafe { block.as_ref() }.link();
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
-            let below = if head == asleep() { ptr::null_mut() } else { head };
+            let below = if head == asleep() {
+                ptr::null_mut()
+            } else {
+                head
+            };
             // Relaxed: published by the exchange below.
             link.store(below, Ordering::Relaxed);
             // Release: the owner sees the block and all that was written before

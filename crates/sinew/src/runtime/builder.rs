@@ -168,6 +168,12 @@ impl RuntimeBuilder {
     /// ```
     pub fn build(self) -> io::Result<Runtime> {
         config::check_io()?;
+        if self.name.as_ref().is_some_and(|name| name.contains('\0')) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "name contains a NUL byte, which no thread's name may",
+            ));
+        }
         let workers = config::workers(self.workers)?;
         if workers > 1 && (self.choice.is_some() || self.clock.is_some()) {
             return Err(io::Error::new(

@@ -28,7 +28,11 @@ pub(super) const DAEMON_GRACE: Duration = Duration::from_secs(5);
 
 fn default_stack_bytes() -> usize {
     // Unoptimised frames are several times as large.
-    if cfg!(debug_assertions) { 1 << 20 } else { 256 << 10 }
+    if cfg!(debug_assertions) {
+        1 << 20
+    } else {
+        256 << 10
+    }
 }
 
 fn invalid(message: String) -> io::Error {

@@ -23,6 +23,9 @@ fn describe(fault: usize) -> Option<OverflowReport> {
     // extras are freed with its block.
     unsafe {
         let fiber = block.as_ref();
+        if fiber.suspender().is_null() {
+            return None; // not on its stack yet
+        }
         let class = fiber.class();
         // The suspender is at the root of the stack; slots are aligned to their
         // size, and the guard is at the low end.

@@ -4,32 +4,32 @@ use super::builder::{Config, RuntimeBuilder};
 use super::stats::RuntimeStats;
 use super::{config, overflow, stats};
 use crate::fiber::WaitReason;
+use crate::primitive::Lock;
 use crate::queue::deque::Deques;
 use crate::sched::core::{Core, Lives, MonitorBell, Remote, Settings, Shared};
-use crate::sched::current;
 use crate::sched::idle::Idle;
 use crate::sched::seam::{Choice, FutexDriver};
+use crate::sched::{current, submit};
 use crate::stack::overflow::AltStack;
 use crate::stack::{PoolConfig, StackPool};
 use crate::sys::{cpu, process};
-use crate::primitive::Lock;
 use crate::util::list::List;
 use crate::wait::Deadline;
 use crate::worker::monitor::{self, MonitorSettings};
 use crate::worker::pool::{Pool, PoolSettings};
+use crate::worker::run;
 use crate::worker::services::{self, Services};
 use crate::worker::shutdown::{self, Whom};
-use crate::worker::run;
 use std::fmt;
 use std::io;
 use std::panic::Location;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long workers that may be stuck are waited for, once they were stopped.
-const WORKER_GRACE: Duration = Duration::from_millis(100);
+/// How long threads that may be stuck are waited for, once they were stopped.
+const THREAD_GRACE: Duration = Duration::from_millis(100);
 
 /// Worker threads, a blocking pool and a monitor that run fibers.
 ///
@@ -122,14 +122,16 @@ impl Runtime {
                 guard: config.guard,
                 max_stacks: config.max_stacks,
             })),
-            stop: AtomicBool::new(false),
+            stop: Default::default(),
             draining: Default::default(),
-            cancelling: AtomicBool::new(false),
-            closed: AtomicBool::new(false),
+            cancelling: Default::default(),
+            closed: Default::default(),
+            entering: Default::default(),
             no_stack: Mutex::new(None),
-            out_of_stacks: AtomicBool::new(false),
+            out_of_stacks: Default::default(),
             outside: Lives::default(),
             abandoned: Lock::new(Vec::new()),
+            given_up: Default::default(),
             drainers: Lock::new(List::new()),
             monitor: MonitorBell::default(),
             services: OnceLock::new(),
@@ -171,7 +173,12 @@ impl Runtime {
         let watched = shared.clone();
         let monitor = std::thread::Builder::new()
             .name(format!("{}-monitor", config.name))
-            .spawn(move || monitor::run(&watched, &settings))?;
+            .spawn(move || {
+                // A callback that spawns, or ends the runtime, is inside.
+                current::set_pool_of(Arc::as_ptr(&watched));
+                monitor::run(&watched, &settings);
+                current::set_pool_of(std::ptr::null());
+            })?;
         threads.monitor = Some(monitor);
         Ok(runtime)
     }
@@ -252,7 +259,7 @@ impl Ending {
             let _ = end(self);
         });
         if let Err(error) = started {
-            crate::error::log(&format!(
+            crate::sys::log::log(&format!(
                 "no thread to shut a runtime down by, so it goes on: {error}"
             ));
         }
@@ -273,11 +280,16 @@ impl Ending {
             let next = deadline.map_or(soon, |last| soon.map(|soon| soon.min(last)));
             ended = shutdown::drain(shared, Whom::All, next, self.at);
             pause *= 2;
+            if ended {
+                submit::close(shared);
+                // Somebody may have come in before the gate closed.
+                ended = shutdown::alive(shared, Whom::All) == 0;
+            }
             if next == deadline && deadline.is_some() {
                 break;
             }
         }
-        shared.closed.store(true, Ordering::Relaxed);
+        submit::close(shared);
         shared.stop.store(true, Ordering::Release);
         shared.wake_all();
         shared.monitor.stop();
@@ -291,27 +303,35 @@ impl Ending {
             // Wakes of leaked fibers go to inboxes of `shared`.
             std::mem::forget(shared.clone());
             // A worker that runs a fiber which does not end does not end either.
-            let patience = Instant::now() + WORKER_GRACE;
-            while self.threads.workers.iter().any(|worker| !worker.is_finished())
-                && Instant::now() < patience
-            {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            wait_a_while(|| self.threads.workers.iter().all(JoinHandle::is_finished));
+            // What the others left behind; a late one does this itself. Relaxed:
+            // set before, and read after, the lock of what was left.
+            shared.given_up.store(true, Ordering::Relaxed);
             shutdown::fail_abandoned(shared);
         }
         if let Some(monitor) = self.threads.monitor {
-            let _ = monitor.join();
+            // It may be in a callback that does not return.
+            wait_a_while(|| monitor.is_finished());
         }
         if ended {
             return Ok(());
         }
         let error = ShutdownError::new(shared, timeout);
-        crate::error::log(&error.to_string());
+        crate::sys::log::log(&error.to_string());
         Err(error)
     }
 }
 
-/// Whether the caller is a fiber or a pool thread of this very runtime.
+/// Waits for threads that were told to stop, but may be stuck in user code.
+fn wait_a_while(ended: impl Fn() -> bool) {
+    let patience = Instant::now() + THREAD_GRACE;
+    while !ended() && Instant::now() < patience {
+        std::thread::sleep(Duration::from_micros(100));
+    }
+}
+
+/// Whether the caller is a fiber, a pool thread or the monitor of this very
+/// runtime.
 fn is_inside(shared: &Arc<Shared>) -> bool {
     // SAFETY: a non-null core is this thread's and alive.
     let core = unsafe { current::core().as_ref() };
@@ -336,11 +356,11 @@ fn start_worker(
             // Unwinding out of the loop would drop live fibers' stacks.
             let abort = AbortOnUnwind;
             if let Some(Err(error)) = cpu.map(cpu::pin_to) {
-                crate::error::log(&format!("worker {index} could not be pinned: {error}"));
+                crate::sys::log::log(&format!("worker {index} could not be pinned: {error}"));
             }
             let alt_stack = AltStack::install();
             if let Err(error) = &alt_stack {
-                crate::error::log(&format!(
+                crate::sys::log::log(&format!(
                     "worker {index} has no alternate stack, so a stack overflow \
                      will not be explained: {error}"
                 ));
@@ -355,7 +375,7 @@ struct AbortOnUnwind;
 
 impl Drop for AbortOnUnwind {
     fn drop(&mut self) {
-        crate::error::log("a worker thread panicked: this is a bug in sinew");
+        crate::sys::log::log("a worker thread panicked: this is a bug in sinew");
         std::process::abort();
     }
 }
@@ -423,7 +443,7 @@ pub struct ShutdownError {
 }
 
 impl ShutdownError {
-    fn new(shared: &Shared, timeout: Duration) -> Self {
+    fn new(shared: &Arc<Shared>, timeout: Duration) -> Self {
         let survivors = shutdown::survivors(shared);
         let leaked = survivors.iter().map(|block| {
             // SAFETY: the reference keeps the block and its extras.
@@ -460,8 +480,16 @@ impl fmt::Display for ShutdownError {
             self.timeout
         )?;
         for fiber in self.leaked.iter().take(SHOWN) {
-            write!(f, " '{}' (id {}", fiber.name.as_deref().unwrap_or(""), fiber.id)?;
-            if let Some(at) = fiber.waits_at.filter(|_| fiber.waits_for != WaitReason::None) {
+            write!(
+                f,
+                " '{}' (id {}",
+                fiber.name.as_deref().unwrap_or(""),
+                fiber.id
+            )?;
+            if let Some(at) = fiber
+                .waits_at
+                .filter(|_| fiber.waits_for != WaitReason::None)
+            {
                 write!(f, ", waits in {:?} at {at}", fiber.waits_for)?;
             } else if let Some(at) = fiber.spawned_at {
                 write!(f, ", spawned at {at}")?;

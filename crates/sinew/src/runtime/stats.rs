@@ -78,7 +78,10 @@ pub(super) fn of(shared: &Shared) -> RuntimeStats {
             WorkerStats {
                 switches: counters.switches.load(Ordering::Relaxed),
                 stolen: counters.stolen.load(Ordering::Relaxed),
-                started: counters.started.load(Ordering::Relaxed).saturating_sub(ended),
+                started: counters
+                    .started
+                    .load(Ordering::Relaxed)
+                    .saturating_sub(ended),
                 timers: counters.timers.load(Ordering::Relaxed),
             }
         })

@@ -20,16 +20,17 @@
 
 use super::idle::Idle;
 use super::seam::{Choice, Clock, Driver};
-use crate::fiber::slab::BlockCache;
 use crate::fiber::Block;
+use crate::fiber::slab::BlockCache;
+use crate::primitive::{self, AtomicU32, AtomicU64, AtomicUsize, Lock, fence};
 use crate::queue::Entry;
 use crate::queue::deque::{Deques, Injectors, Stealers};
 use crate::queue::fifo::Levels;
 use crate::queue::inbox::Inbox;
 use crate::queue::level::LevelPicker;
 use crate::stack::{HotStacks, NoStack, StackClass, StackPool};
+use crate::sys::futex;
 use crate::timer::Wheel;
-use crate::primitive::{self, AtomicU32, AtomicU64, Lock, fence};
 use crate::util::list::List;
 use crate::util::rng::Rng;
 use crossbeam_utils::CachePadded;
@@ -37,7 +38,6 @@ use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
 use std::collections::VecDeque;
 use std::ptr::{self, NonNull};
-use crate::sys::futex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -76,7 +76,9 @@ pub(crate) struct Shared {
     /// New fibers are born cancelled: the runtime is ending.
     pub(crate) cancelling: AtomicBool,
     /// No new fibers: the runtime has ended.
-    pub(crate) closed: AtomicBool,
+    pub(crate) closed: primitive::AtomicBool,
+    /// Spawns from outside that are under way; see `submit::Gate`.
+    pub(crate) entering: AtomicUsize,
     /// Why the last fiber found no stack, while that lasts.
     pub(crate) no_stack: Mutex<Option<NoStack>>,
     /// Mirrors `no_stack.is_some()`, for a look without the lock.
@@ -85,6 +87,8 @@ pub(crate) struct Shared {
     pub(crate) outside: Lives,
     /// Claimed fibers that never got a stack, left by workers that stopped.
     pub(crate) abandoned: Lock<Vec<Abandoned>>,
+    /// Whoever ends the runtime has looked there for the last time.
+    pub(crate) given_up: AtomicBool,
     /// Those who wait for fibers to end.
     pub(crate) drainers: Lock<List>,
     /// Set while the monitor sleeps; see `worker::monitor`.
@@ -123,8 +127,7 @@ impl MonitorBell {
     /// Wakes the monitor, if it sleeps.
     pub(crate) fn ring(&self) {
         // Relaxed: the caller's fence orders it.
-        if self.0.load(Ordering::Relaxed) == Self::ASLEEP
-            && self.change(Self::ASLEEP, Self::AWAKE)
+        if self.0.load(Ordering::Relaxed) == Self::ASLEEP && self.change(Self::ASLEEP, Self::AWAKE)
         {
             futex::wake_one(&self.0);
         }
@@ -255,9 +258,11 @@ impl Shared {
         }
     }
 
-    /// The block's `runtime` field.
-    pub(crate) fn tag(&self) -> NonNull<()> {
-        NonNull::from(self).cast()
+    /// The block's `runtime` field: a pointer from which an `Arc` can be made
+    /// again while the runtime is known to be alive.
+    pub(crate) fn tag(self: &Arc<Self>) -> NonNull<()> {
+        let tag = Arc::as_ptr(self).cast_mut().cast();
+        NonNull::new(tag).expect("an Arc is never null")
     }
 }
 
@@ -329,8 +334,7 @@ impl Queues {
             let stealable = self.deques.maybe();
             let level = self.picker.pick(private | stealable)?;
             let bit = 1 << level;
-            if private & bit != 0
-                && (self.private_in_a_row < STARTED_FIRST || stealable & bit == 0)
+            if private & bit != 0 && (self.private_in_a_row < STARTED_FIRST || stealable & bit == 0)
             {
                 self.private_in_a_row += 1;
                 return self.next_private(level);
@@ -573,7 +577,11 @@ impl Core {
         // Relaxed: our own counters.
         let counters = &self.remote().counters;
         let ended = counters.ended.load(Ordering::Relaxed);
-        (counters.started.load(Ordering::Relaxed) - ended) as usize
+        // A migratable fiber may end on another worker than it started on.
+        counters
+            .started
+            .load(Ordering::Relaxed)
+            .saturating_sub(ended) as usize
     }
 
     /// Sorts the queues again after a priority was inherited.

@@ -30,6 +30,9 @@ thread_local! {
     static PREEMPT: Cell<*const AtomicBool> = const { Cell::new(&NEVER) };
     /// What stands for this thread where a fiber is expected.
     static PROXY: OnceCell<OwnProxy> = const { OnceCell::new() };
+    /// The same once the locals of this thread are being destroyed: leaked, so
+    /// that it needs no destructor.
+    static LATE_PROXY: Cell<*const ThreadProxy> = const { Cell::new(ptr::null()) };
 }
 
 /// Says that the thread has ended when its locals are destroyed.
@@ -94,20 +97,28 @@ pub(crate) fn preempt_requested() -> bool {
 }
 
 /// This thread's proxy, made at first use.
-///
-/// While the thread's locals are being destroyed a fresh one is made each time.
 #[inline(never)]
 pub(crate) fn proxy() -> Arc<ThreadProxy> {
     barrier();
-    if cfg!(loom) {
-        // A model runs its threads on one OS thread, and a proxy must not
-        // outlive a run of the model.
-        return ThreadProxy::of_current_thread();
-    }
     PROXY
         .try_with(|cell| {
             let own = cell.get_or_init(|| OwnProxy(ThreadProxy::of_current_thread()));
             own.0.clone()
         })
-        .unwrap_or_else(|_| ThreadProxy::of_current_thread())
+        .unwrap_or_else(|_| late_proxy())
+}
+
+/// One for the rest of the thread's life: whoever waits and whoever wakes it
+/// must mean the same.
+#[cold]
+fn late_proxy() -> Arc<ThreadProxy> {
+    if LATE_PROXY.get().is_null() {
+        LATE_PROXY.set(Arc::into_raw(ThreadProxy::of_current_thread()));
+    }
+    // SAFETY: made by `into_raw` on this thread, and never freed: the count that
+    // it took along stays.
+    unsafe {
+        Arc::increment_strong_count(LATE_PROXY.get());
+        Arc::from_raw(LATE_PROXY.get())
+    }
 }

@@ -85,8 +85,7 @@ impl Idle {
         }
         let worker = list.pop()?;
         // Relaxed: under the lock; readers outside are ordered by their fences.
-        self.word
-            .fetch_sub(SLEEPER - SEARCHER, Ordering::Relaxed);
+        self.word.fetch_sub(SLEEPER - SEARCHER, Ordering::Relaxed);
         Some(worker)
     }
 
@@ -107,9 +106,11 @@ impl Idle {
     /// looks whether there is more, and wakes another one if so.
     #[must_use = "the last searcher must pass the duty on"]
     pub(crate) fn end_search(&self) -> bool {
-        // AcqRel is not needed: the caller's next look is preceded by the fence
-        // in `claim_sleeper`.
-        searchers(self.word.fetch_sub(SEARCHER, Ordering::Relaxed)) == 1
+        let before = self.word.fetch_sub(SEARCHER, Ordering::Relaxed);
+        // Pairs with the fence in `claim_sleeper`: a submitter that still saw us
+        // searching has pushed what our next look sees.
+        fence(Ordering::SeqCst);
+        searchers(before) == 1
     }
 
     /// Enters the list; the caller must look at every queue once more.

@@ -30,7 +30,9 @@
 //! Invariant (balance): between two fibers a worker's count is zero.
 //!
 //! Costs 11 to 17 µs per suspension, paid only by fibers that wait while
-//! unwinding; all others pay one load of a global (`std::thread::panicking`).
+//! unwinding; all others pay one load of a global (`std::thread::panicking`),
+//! and, once there are weights in stock, a thread-local one as well: std's
+//! count for the whole process includes them.
 
 use crate::fiber::Block;
 use crate::stack::{GuardChoice, HotStacks, PoolConfig, Stack, StackClass, StackPool};
@@ -95,7 +97,7 @@ impl Weight {
         };
         let stack = stack.unwrap_or_else(|error| {
             // A panic here would be a second one during unwinding.
-            crate::error::log(&format!(
+            crate::sys::log::log(&format!(
                 "cannot suspend a fiber that is unwinding: {error}"
             ));
             std::process::abort()
@@ -140,7 +142,7 @@ fn mint() -> Weight {
                 Err(error) => error.to_string(),
                 Ok(_) => "the helper thread panicked".into(),
             };
-            crate::error::log(&format!("cannot suspend a fiber that is unwinding: {why}"));
+            crate::sys::log::log(&format!("cannot suspend a fiber that is unwinding: {why}"));
             std::process::abort()
         }
     }

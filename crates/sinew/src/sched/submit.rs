@@ -15,10 +15,11 @@
 use super::core::{Core, Remote, Shared, bump};
 use super::current;
 use crate::fiber::{Block, Ops, slab};
+use crate::primitive::{self, Ordering, fence};
 use crate::queue::Entry;
 use crate::queue::inbox::Pushed;
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 
 /// With fewer started fibers than this a worker keeps a lone new one: moving it
 /// to a sleeping worker costs a wake-up, 30 µs and more.
@@ -52,11 +53,28 @@ unsafe fn enqueue(block: NonNull<Block>) {
     let fiber = unsafe { block.as_ref() };
     let home = fiber.home();
     // SAFETY: a non-null core is this thread's and alive (core, invariant 2).
-    match unsafe { current::core().as_ref() } {
-        Some(core) if core.home() == home => core.wake_here(block),
-        // SAFETY: the home of a started fiber is a `Remote` of its runtime,
-        // which lives as long as any of its fibers (`worker::shutdown`).
-        _ => unsafe { mail(&*home.cast::<Remote>(), block) },
+    let core = unsafe { current::core().as_ref() };
+    let runtime = fiber.runtime().cast::<Shared>().cast_const();
+    match core {
+        Some(core) if core.home() == home => return core.wake_here(block),
+        // SAFETY: the home of a started fiber is a `Remote` of its runtime, which
+        // is this worker's own.
+        Some(core) if Arc::as_ptr(core.shared()) == runtime => unsafe {
+            return mail(&*home.cast::<Remote>(), block);
+        },
+        _ => {}
+    }
+    // We are outside. The runtime is alive while the fiber is ours, but once it
+    // is in the inbox it may run, end, and let its runtime end, before we have
+    // woken the worker: so keep the runtime for that long.
+    //
+    // SAFETY: the tag came from an `Arc` (`Shared::tag`), and the fiber that we
+    // own keeps the runtime alive here (`worker::shutdown`, invariant "homes").
+    unsafe {
+        Arc::increment_strong_count(runtime);
+        let keep = Arc::from_raw(runtime);
+        mail(&*home.cast::<Remote>(), block);
+        drop(keep);
     }
 }
 
@@ -161,7 +179,9 @@ impl Core {
             return None;
         }
         let waiting = self.stealable();
-        if !spread && (waiting == 0 && self.started_here() < KEEP_LOCAL || waiting >= LEAVE_TO_THIEVES) {
+        if !spread
+            && (waiting == 0 && self.started_here() < KEEP_LOCAL || waiting >= LEAVE_TO_THIEVES)
+        {
             return None;
         }
         let mine = self.load();
@@ -195,6 +215,55 @@ pub(crate) enum Placement {
     Spread,
     /// To this worker, for good.
     Here,
+}
+
+/// The way into a runtime for new fibers.
+///
+/// A fiber of the runtime, or a job of its pool, may spawn: the runtime cannot
+/// end while it is alive. Anybody else races with that end: it announces itself,
+/// fences, and looks whether the runtime is closed; who closes the runtime says
+/// so, fences, and waits until nobody is on the way in ([`close`]). So what was
+/// let in is in a queue before the workers stop.
+pub(crate) struct Gate<'a>(Option<&'a Shared>);
+
+impl<'a> Gate<'a> {
+    /// None if the runtime has ended.
+    pub(crate) fn enter(shared: &'a Arc<Shared>) -> Option<Self> {
+        // SAFETY: as in `enqueue`.
+        let core = unsafe { current::core().as_ref() };
+        let inside = core.is_some_and(|core| Arc::ptr_eq(core.shared(), shared))
+            || std::ptr::eq(current::pool_of(), Arc::as_ptr(shared));
+        if inside {
+            // Relaxed: only a fiber that was leaked can find it closed.
+            return (!shared.closed.load(Ordering::Relaxed)).then_some(Self(None));
+        }
+        // Relaxed: ordered by the fence; pairs with the one in `close`.
+        shared.entering.fetch_add(1, Ordering::Relaxed);
+        let gate = Self(Some(shared));
+        fence(Ordering::SeqCst);
+        (!shared.closed.load(Ordering::Relaxed)).then_some(gate)
+    }
+}
+
+impl Drop for Gate<'_> {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0 {
+            // Release: what we queued is seen by who closes; pairs with `close`.
+            shared.entering.fetch_sub(1, Ordering::Release);
+        }
+    }
+}
+
+/// Lets nobody in any more; returns when nobody is on the way in.
+pub(crate) fn close(shared: &Shared) {
+    shared.closed.store(true, Ordering::Relaxed);
+    // Pairs with the fence in `Gate::enter`.
+    fence(Ordering::SeqCst);
+    // Acquire: pairs with the Release in `Gate::drop`. The way in is short and
+    // has no user code on it.
+    while shared.entering.load(Ordering::Acquire) > 0 {
+        primitive::yield_thread();
+    }
 }
 
 /// Takes a block for a new fiber of `shared`, from the cheapest place.

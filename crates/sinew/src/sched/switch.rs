@@ -31,17 +31,29 @@ pub(crate) fn running() -> Option<NonNull<Block>> {
     NonNull::new(unsafe { &*core }.current.get().cast_mut())
 }
 
+/// Panics where waiting is not allowed: inside `no_suspend`, and in a forked
+/// child.
+///
+/// Every wait asks this first, before anything of it can be seen by others: a
+/// panic in the middle would free a waiter that others hold.
+#[inline]
+pub(crate) fn assert_may_wait() {
+    process::assert_not_forked();
+    // SAFETY: the running fiber is alive.
+    let forbidden = running().is_some_and(|block| unsafe { block.as_ref() }.no_suspend().get() > 0);
+    if forbidden {
+        refuse();
+    }
+}
+
 /// Leaves the stack of the running fiber until it is resumed, perhaps on
-/// another thread if it is migratable.
-///
-/// # Panics
-///
-/// Inside `no_suspend`, or in a forked child.
+/// another thread if it is migratable. Never unwinds.
 ///
 /// # Safety
 ///
-/// `block` is the fiber that runs on this thread. The caller holds no lock of
-/// the runtime and no reference into a core or a thread-local.
+/// `block` is the fiber that runs on this thread, and [`assert_may_wait`] has
+/// allowed it. The caller holds no lock of the runtime and no reference into a
+/// core or a thread-local.
 // Always inlined: a CPU predicts where a `ret` goes by the calls before it, and
 // a switch by corosensei is a `call` on the worker's side and a `ret` on the
 // fiber's. A function that is entered before the switch and left after it makes
@@ -49,12 +61,9 @@ pub(crate) fn running() -> Option<NonNull<Block>> {
 // a yield.
 #[inline(always)]
 pub(crate) unsafe fn leave(block: NonNull<Block>, intent: Intent) {
-    process::assert_not_forked();
     // SAFETY: the running fiber is owned by its worker, hence alive.
     let fiber = unsafe { block.as_ref() };
-    if fiber.no_suspend().get() > 0 {
-        forbidden();
-    }
+    debug_assert_eq!(fiber.no_suspend().get(), 0);
     if std::thread::panicking() {
         panics::lower(fiber);
     }
@@ -71,6 +80,6 @@ pub(crate) unsafe fn leave(block: NonNull<Block>, intent: Intent) {
 
 #[cold]
 #[inline(never)]
-fn forbidden() -> ! {
+fn refuse() -> ! {
     panic!("a fiber tried to wait inside `no_suspend`");
 }

@@ -11,6 +11,7 @@ compile_error!("sinew runs on Linux (x86_64 and aarch64) only");
 pub(crate) mod cpu;
 #[cfg(not(loom))]
 pub(crate) mod futex;
+pub(crate) mod log;
 pub(crate) mod map;
 pub(crate) mod process;
 pub(crate) mod segv;

@@ -32,8 +32,22 @@ pub(crate) fn assert_not_forked() {
     }
 }
 
+/// Ends a forked child in which a worker's loop was about to go on.
+#[inline]
+pub(crate) fn stop_forked_worker() {
+    if FORKED.load(Ordering::Relaxed) {
+        super::log::log(
+            "a fiber that had forked came back to its worker in the child, \
+             which has no runtime: exec or exit there instead",
+        );
+        std::process::abort();
+    }
+}
+
 #[cold]
 #[inline(never)]
 fn forked() -> ! {
-    panic!("sinew cannot be used in a forked child: its worker threads exist only in the parent; exec first, or start sinew after the fork");
+    panic!(
+        "sinew cannot be used in a forked child: its worker threads exist only in the parent; exec first, or start sinew after the fork"
+    );
 }

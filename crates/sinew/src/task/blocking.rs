@@ -1,7 +1,7 @@
 //! Work for threads that may block.
 
 use super::join::JoinHandle;
-use super::spawn::{Request, cannot_spawn, make_block};
+use super::spawn::{Request, cannot_spawn, enter, make_block};
 use crate::fiber::{WaitReason, taker};
 use crate::runtime::shared_for_spawn;
 use crate::sched::core::Core;
@@ -39,6 +39,7 @@ where
 {
     let request = Request::new(Location::caller());
     let made = shared_for_spawn(|shared| {
+        let _gate = enter(shared)?;
         // SAFETY: `'static` and `Send`.
         let block = unsafe { make_block(shared, request, true, f) }?;
         // SAFETY: a non-null core is this thread's and alive.
@@ -105,7 +106,7 @@ where
         panic!("cannot run a closure on the blocking pool: {error}");
     }
     let spec = WaitSpec::new(WaitReason::Blocking, Location::caller());
-    wait(&job.waiter, &spec);
+    wait(&job.waiter, &spec); // does not unwind: the pool thread uses our frame
     match job.result.into_inner() {
         Some(Ok(value)) => value,
         Some(Err(payload)) => resume_unwind(payload),

@@ -70,5 +70,9 @@ fn told() -> Result<(), Cancelled> {
 /// ```
 pub fn checkpoint() -> Result<(), Cancelled> {
     yield_now();
-    if is_cancelled() { Err(Cancelled) } else { Ok(()) }
+    if is_cancelled() {
+        Err(Cancelled)
+    } else {
+        Ok(())
+    }
 }

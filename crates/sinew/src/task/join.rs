@@ -140,6 +140,7 @@ impl<T> JoinHandle<T> {
         if self.is_finished() {
             return true;
         }
+        crate::sched::switch::assert_may_wait();
         self.run_next_here();
         let spec = WaitSpec::new(WaitReason::Join, at).lending_to(&self.block);
         if deadline.is_none() {
@@ -232,10 +233,7 @@ impl<T> Future for JoinHandle<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        assert!(
-            !this.taken,
-            "a JoinHandle was polled after it had resolved"
-        );
+        assert!(!this.taken, "a JoinHandle was polled after it had resolved");
         if end::poll_end(&this.block, &mut this.task, context).is_pending() {
             return Poll::Pending;
         }

@@ -68,8 +68,9 @@ fn park_until(deadline: Option<Deadline>, at: &'static Location<'static>) {
 // Always inlined, for the reason told at `switch::leave`.
 #[inline(always)]
 pub fn yield_now() {
+    switch::assert_may_wait();
     match switch::running() {
-        // SAFETY: it runs here, and we hold nothing of the runtime's.
+        // SAFETY: it runs here, may wait, and we hold nothing of the runtime's.
         Some(block) => unsafe { switch::leave(block, Intent::Yield) },
         None => std::thread::yield_now(),
     }

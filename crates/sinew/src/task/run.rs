@@ -5,6 +5,7 @@ use crate::error::{Failure, JoinError};
 use crate::runtime::Runtime;
 use crate::sched::core::Shared;
 use std::panic::{Location, resume_unwind};
+use std::sync::Arc;
 
 /// Starts a runtime, runs `f` in a fiber of it, waits for every fiber that is
 /// no daemon, and stops the runtime.
@@ -56,17 +57,17 @@ impl Runtime {
         F: FnOnce() -> T + Send,
         T: Send,
     {
-        crate::sys::process::assert_not_forked();
         run_borrowed(self.shared(), f, Location::caller())
     }
 }
 
 #[track_caller]
-fn run_borrowed<F, T>(shared: &Shared, f: F, at: &'static Location<'static>) -> T
+fn run_borrowed<F, T>(shared: &Arc<Shared>, f: F, at: &'static Location<'static>) -> T
 where
     F: FnOnce() -> T + Send,
     T: Send,
 {
+    crate::sched::switch::assert_may_wait();
     // SAFETY: `Send`; and what `f` and its value borrow outlives this call,
     // which does not return before the fiber has completed and the outcome was
     // taken. `join` cannot be left in another way: it neither unwinds once the
@@ -90,7 +91,7 @@ struct AbortOnUnwind;
 
 impl Drop for AbortOnUnwind {
     fn drop(&mut self) {
-        crate::error::log("a wait for a borrowing fiber was cut short");
+        crate::sys::log::log("a wait for a borrowing fiber was cut short");
         std::process::abort();
     }
 }

@@ -30,8 +30,8 @@ pub fn safepoint() {
 #[inline(never)]
 fn safepoint_slow() {
     // SAFETY: the running fiber is alive.
-    let may = switch::running()
-        .is_some_and(|block| unsafe { block.as_ref() }.no_suspend().get() == 0);
+    let may =
+        switch::running().is_some_and(|block| unsafe { block.as_ref() }.no_suspend().get() == 0);
     if may {
         yield_now();
     }

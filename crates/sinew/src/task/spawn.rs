@@ -4,7 +4,7 @@ use super::join::{JoinHandle, LocalJoinHandle};
 use crate::fiber::{Birth, BlockRef, Kind, Priority, taker};
 use crate::runtime::{Handle, Runtime, shared_for_spawn};
 use crate::sched::core::Shared;
-use crate::sched::submit::{self, OPS, Placement};
+use crate::sched::submit::{self, Gate, OPS, Placement};
 use crate::sched::{current, switch};
 use crate::stack::StackClass;
 use std::io;
@@ -37,6 +37,14 @@ impl Request {
     }
 }
 
+/// The way into a runtime, or the error that it has ended.
+pub(super) fn enter(shared: &Arc<Shared>) -> io::Result<Gate<'_>> {
+    Gate::enter(shared).ok_or_else(|| {
+        let name = &shared.settings.name;
+        io::Error::other(format!("the runtime '{name}' has shut down"))
+    })
+}
+
 /// Fills a block for a new fiber of `shared`; not yet queued.
 ///
 /// # Safety
@@ -44,18 +52,11 @@ impl Request {
 /// The closure and its outcome stay valid until the fiber has completed and the
 /// outcome was taken; they are `Send` unless they stay on this thread.
 pub(super) unsafe fn make_block<F: FnOnce() -> T, T>(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     request: Request,
     on_pool: bool,
     closure: F,
 ) -> io::Result<BlockRef> {
-    // Relaxed: who races with the end of a runtime may land on either side.
-    if shared.closed.load(Ordering::Relaxed) {
-        return Err(io::Error::other(format!(
-            "the runtime '{}' has shut down",
-            shared.settings.name
-        )));
-    }
     if shared.out_of_stacks.load(Ordering::Relaxed) && !on_pool {
         let no_stack = shared.no_stack.lock().unwrap_or_else(|e| e.into_inner());
         if let Some(error) = no_stack.clone() {
@@ -94,11 +95,12 @@ pub(super) unsafe fn make_block<F: FnOnce() -> T, T>(
 ///
 /// As [`make_block`]; `Placement::Here` only on a worker of `shared`.
 pub(super) unsafe fn spawn_on<F: FnOnce() -> T, T>(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     request: Request,
     closure: F,
 ) -> io::Result<JoinHandle<T>> {
     let placement = request.placement;
+    let _gate = enter(shared)?;
     // SAFETY: the caller's promise.
     let block = unsafe { make_block(shared, request, false, closure) }?;
     // SAFETY: just made for this runtime.

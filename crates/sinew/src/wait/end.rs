@@ -14,7 +14,7 @@
 
 use super::outcome::WaitOutcome;
 use super::waiter::{WaitSpec, Waiter, wait};
-use crate::fiber::{Audience, Block, Priority};
+use crate::fiber::{Audience, Block};
 use crate::sched::core::{Remote, Shared};
 use std::pin::pin;
 use std::sync::atomic::Ordering;
@@ -94,26 +94,32 @@ pub(crate) fn poll_end(
         forget_task(target, slot);
         return Poll::Ready(());
     }
-    let former = match slot {
-        Some(waiter) => {
-            let _joiners = target.joiners().lock();
-            if waiter.outcome().is_some() {
-                // Claimed since: COMPLETE was set before that.
-                return Poll::Ready(());
-            }
-            waiter.replace_waker(context.waker())
+    let Some(waiter) = slot else {
+        let waiter = Box::new(Waiter::for_task(context.waker().clone()));
+        // SAFETY: boxed, hence pinned; `forget_task` unlinks it.
+        if !unsafe { link(target, &waiter) } {
+            return Poll::Ready(());
         }
-        None => {
-            let waiter = Box::new(Waiter::for_task(context.waker().clone()));
-            // SAFETY: boxed, hence pinned; `forget_task` unlinks it.
-            if !unsafe { link(target, &waiter) } {
-                return Poll::Ready(());
-            }
-            *slot = Some(waiter);
-            None
-        }
+        *slot = Some(waiter);
+        return Poll::Pending;
     };
-    drop(former); // user code: not under the lock
+    let known = {
+        let _joiners = target.joiners().lock();
+        waiter.outcome().is_some() || waiter.is_woken_by(context.waker())
+    };
+    if !known {
+        // Cloned and dropped without the lock: both are user code.
+        let waker = context.waker().clone();
+        let former = {
+            let _joiners = target.joiners().lock();
+            waiter.replace_waker(waker)
+        };
+        drop(former);
+    }
+    // Claimed, perhaps since we looked: COMPLETE was set before that.
+    if waiter.outcome().is_some() {
+        return Poll::Ready(());
+    }
     Poll::Pending
 }
 
@@ -200,10 +206,11 @@ fn take_priority_back(from: &Block) {
     if from.state().load().owner_waits() {
         return; // what its owner lends stays until the end
     }
+    let before = from.priority();
     let mut highest = from.base_priority();
     from.joiners().lock().for_each(|links| {
         // SAFETY: linked waiters are pinned, and we hold the lock.
         highest = highest.max(unsafe { Waiter::of_links(links).as_ref() }.priority());
     });
-    from.set_priority(highest);
+    from.lower_priority(before, highest);
 }

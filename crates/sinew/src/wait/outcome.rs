@@ -31,12 +31,7 @@ impl Claim {
         // over, say) is seen by the waiter that reads the outcome. Acquire half:
         // the winner sees what the waiter wrote before it became claimable.
         self.0
-            .compare_exchange(
-                PENDING,
-                outcome as u8,
-                Ordering::AcqRel,
-                Ordering::Acquire,
-            )
+            .compare_exchange(PENDING, outcome as u8, Ordering::AcqRel, Ordering::Acquire)
             .is_ok()
     }
 

@@ -68,7 +68,13 @@ impl Wakeup {
 
 impl Waiter {
     /// A waiter for the running fiber, or for this thread.
+    ///
+    /// # Panics
+    ///
+    /// Where waiting is not allowed: see [`switch::assert_may_wait`]. Here,
+    /// because a wait begins with its waiter; from then on it does not unwind.
     pub(crate) fn for_current() -> Self {
+        switch::assert_may_wait();
         let (target, priority) = match switch::running() {
             Some(block) => {
                 // SAFETY: the running fiber is alive.
@@ -106,17 +112,26 @@ impl Waiter {
         }
     }
 
-    /// Replaces a task's waker; the caller holds the list's lock. Answers the
-    /// former one, to be dropped outside the lock.
-    pub(crate) fn replace_waker(&self, waker: &Waker) -> Option<Waker> {
-        let Target::Task(slot) = &self.target else {
-            unreachable!("only a task has a waker");
-        };
-        let mut slot = slot.lock();
-        match &*slot {
-            Some(former) if former.will_wake(waker) => None,
-            _ => slot.replace(waker.clone()),
+    fn task_waker(&self) -> &Lock<Option<Waker>> {
+        match &self.target {
+            Target::Task(waker) => waker,
+            _ => unreachable!("only a task has a waker"),
         }
+    }
+
+    /// Whether the task would be woken by this waker; under the list's lock.
+    pub(crate) fn is_woken_by(&self, waker: &Waker) -> bool {
+        let own = self.task_waker().lock();
+        own.as_ref().is_some_and(|own| own.will_wake(waker))
+    }
+
+    /// Replaces a task's waker, under the list's lock. Answers the former one,
+    /// or this one if the waiter was claimed: to be dropped outside the lock.
+    pub(crate) fn replace_waker(&self, waker: Waker) -> Option<Waker> {
+        if self.outcome().is_some() {
+            return Some(waker);
+        }
+        self.task_waker().lock().replace(waker)
     }
 
     pub(crate) fn links(&self) -> NonNull<Links> {
@@ -282,9 +297,7 @@ unsafe fn wait_fiber(block: NonNull<Block>, waiter: &Waiter, spec: &WaitSpec<'_>
         if token_came && waiter.claim_oneself(WaitOutcome::Woken) {
             break; // else the timer was first: its notification is on the way
         }
-        if spec.cancellable
-            && fiber.state().look()
-            && waiter.claim_oneself(WaitOutcome::Cancelled)
+        if spec.cancellable && fiber.state().look() && waiter.claim_oneself(WaitOutcome::Cancelled)
         {
             break;
         }

@@ -78,6 +78,7 @@ pub(crate) fn run(shared: &Shared, settings: &MonitorSettings) {
         .collect();
     let mut trimmed = start;
     let mut asleep_since = None;
+    let mut retry = Retry::new(start);
     while !shared.stop.load(Ordering::Relaxed) {
         shared.monitor.doze(TICK);
         let now = Instant::now();
@@ -91,6 +92,15 @@ pub(crate) fn run(shared: &Shared, settings: &MonitorSettings) {
                 trim(shared, Trim::Half);
             }
         }
+        // Relaxed: looked at again at the next tick.
+        if shared.out_of_stacks.load(Ordering::Relaxed) {
+            // Memory may come back without any stack of ours being freed.
+            if retry.is_due(now) {
+                wake_starving(shared);
+            }
+            continue;
+        }
+        retry = Retry::new(now);
         if !shared.idle.all_asleep() {
             asleep_since = None;
             continue;
@@ -107,6 +117,32 @@ pub(crate) fn run(shared: &Shared, settings: &MonitorSettings) {
                 watch.since = now; // nobody ran while we slept
             }
         }
+    }
+}
+
+/// Ever longer pauses between tries to get a stack.
+struct Retry {
+    next: Instant,
+    pause: Duration,
+}
+
+impl Retry {
+    const LONGEST: Duration = Duration::from_millis(100);
+
+    fn new(now: Instant) -> Self {
+        Self {
+            next: now,
+            pause: TICK,
+        }
+    }
+
+    fn is_due(&mut self, now: Instant) -> bool {
+        if now < self.next {
+            return false;
+        }
+        self.next = now + self.pause;
+        self.pause = (2 * self.pause).min(Self::LONGEST);
+        true
     }
 }
 
@@ -150,7 +186,7 @@ fn observe(
                 Some(callback) => {
                     let callback = std::panic::AssertUnwindSafe(|| callback(&report));
                     if std::panic::catch_unwind(callback).is_err() {
-                        crate::error::log("the hog callback panicked");
+                        crate::sys::log::log("the hog callback panicked");
                     }
                 }
                 None => log_hog(&report),
@@ -183,7 +219,7 @@ fn log_hog(report: &HogReport) {
     let place = report
         .spawned_at
         .map_or_else(String::new, |at| format!(", spawned at {at}"));
-    crate::error::log(&format!(
+    crate::sys::log::log(&format!(
         "fiber '{name}' (id {}) has kept worker {} busy for {} ms without a pause{place}; \
          call sinew::safepoint() in its loops, or run it by sinew::blocking",
         report.id,

@@ -7,6 +7,8 @@ use crate::queue::Entry;
 use crate::sched::core::{Abandoned, Core, Intent, Shared, bump};
 use crate::sched::current;
 use crate::stack::{Given, NoStack, Stack};
+use crate::sys::log::log;
+use crate::sys::process;
 use crate::wait::waiter::timer_fired;
 use corosensei::CoroutineResult;
 use std::ptr::{self, NonNull};
@@ -54,10 +56,45 @@ pub(crate) fn run(core: &Core) {
             None => searching = sleep::sleep(core, searching),
         }
     }
-    // Whoever ends the runtime tells the joiners of what never ran.
-    let starved = core.with_starved(std::mem::take);
-    shared.abandoned.lock().extend(starved.into_iter().map(Abandoned));
+    leave_behind(core);
     current::set_core(ptr::null());
+    if shared.given_up.load(Ordering::Relaxed) {
+        shutdown::fail_abandoned(&shared);
+    }
+}
+
+/// The runtime stops while there are still fibers: hands over those that never
+/// started. Started ones are leaked where they are.
+fn leave_behind(core: &Core) {
+    let shared = core.shared();
+    let mut abandoned: Vec<Abandoned> = core
+        .with_starved(std::mem::take)
+        .into_iter()
+        .map(Abandoned)
+        .collect();
+    core.end_inbox_sleep();
+    loop {
+        let entry = core.next_own().or_else(|| {
+            let injected = core.several().then(|| core.take_injected());
+            injected.flatten()
+        });
+        let Some(entry) = entry else { break };
+        let block = entry.block();
+        // SAFETY: the entry owns the fiber, or a reference to its block.
+        let fiber = unsafe { block.as_ref() };
+        if entry.is_fresh() {
+            if !fiber.claim_start(core.several()) {
+                // SAFETY: the stale entry's own reference.
+                unsafe { release(block, 1) };
+                continue;
+            }
+            fiber.merge_entry();
+        }
+        if !fiber.has_context() {
+            abandoned.push(Abandoned(block));
+        }
+    }
+    shared.abandoned.lock().extend(abandoned);
 }
 
 /// Takes in whatever came from outside; bounded work.
@@ -122,6 +159,11 @@ fn run_entry(core: &Core, entry: Entry) {
 fn start(core: &Core, block: NonNull<Block>) -> bool {
     // SAFETY: claimed by this worker.
     let fiber = unsafe { block.as_ref() };
+    if core.remote().starving.load(Ordering::Relaxed) {
+        // Others were first: behind them.
+        core.with_starved(|starved| starved.push_back(block));
+        return false;
+    }
     match core.with_stacks(|stacks| stacks.take(fiber.class())) {
         Ok(stack) => {
             bind(core, block, stack);
@@ -165,6 +207,10 @@ fn resume(core: &Core, block: NonNull<Block>) {
     // invariants 1 and 2); nobody else touches it until we give it away below.
     let result = unsafe { (*fiber.context()).assume_init_mut() }.resume(());
     core.current.set(ptr::null());
+    process::stop_forked_worker();
+    // Before the block can be freed: the monitor looks at it only while it finds
+    // it here, under the lock without which no block's memory goes (`slab`).
+    remote.current.store(ptr::null_mut(), Ordering::Relaxed);
     if remote.preempt.load(Ordering::Relaxed) {
         remote.preempt.store(false, Ordering::Relaxed);
     }
@@ -212,7 +258,8 @@ fn finish(core: &Core, block: NonNull<Block>) {
 #[cold]
 fn starve(core: &Core, block: NonNull<Block>, error: NoStack) -> bool {
     let shared = core.shared();
-    if !core.remote().starving.swap(true, Ordering::Relaxed) {
+    let first = !core.remote().starving.swap(true, Ordering::Relaxed);
+    if first {
         // From now on returned stacks are announced; one may have come back
         // just before.
         shared.stacks.begin_starving();
@@ -226,13 +273,15 @@ fn starve(core: &Core, block: NonNull<Block>, error: NoStack) -> bool {
     core.with_starved(|starved| starved.push_back(block));
     let mut no_stack = shared.no_stack.lock().unwrap_or_else(|e| e.into_inner());
     if no_stack.is_none() {
-        crate::error::log(&format!(
+        log(&format!(
             "runtime '{}': {error}; unstarted fibers wait until a stack comes back",
             shared.settings.name
         ));
         *no_stack = Some(error);
         shared.out_of_stacks.store(true, Ordering::Relaxed);
-        drop(no_stack);
+    }
+    drop(no_stack);
+    if first {
         // The others may have some to spare in their caches.
         shared.wake_all();
     }

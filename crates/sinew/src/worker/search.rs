@@ -52,7 +52,11 @@ fn look(core: &Core) -> Look {
             continue;
         }
         let remote = &*remotes[victim];
-        match remote.stealers.as_ref().map_or(0, |stealers| stealers.len()) {
+        match remote
+            .stealers
+            .as_ref()
+            .map_or(0, |stealers| stealers.len())
+        {
             0 => {}
             1 => lone = Look::Lone(victim, switches(remote)),
             _ => {
@@ -101,7 +105,10 @@ pub(crate) fn even_out(core: &Core) {
     }
     // Relaxed: a hint, published now and then.
     let theirs = victim.counters.load.load(Ordering::Relaxed) as usize;
-    let waiting = victim.stealers.as_ref().map_or(0, |stealers| stealers.len());
+    let waiting = victim
+        .stealers
+        .as_ref()
+        .map_or(0, |stealers| stealers.len());
     if waiting >= 2 && 2 * core.load() < theirs {
         if let Some(entry) = steal(core, victim) {
             core.push_stealable(entry);
@@ -133,7 +140,11 @@ pub(crate) fn others_have_work(core: &Core) -> bool {
         if remote.index == core.index() {
             continue;
         }
-        match remote.stealers.as_ref().map_or(0, |stealers| stealers.len()) {
+        match remote
+            .stealers
+            .as_ref()
+            .map_or(0, |stealers| stealers.len())
+        {
             0 => {}
             // Relaxed: the monitor looks at the deque itself.
             1 => remote.left_behind.store(true, Ordering::Relaxed),

@@ -30,6 +30,7 @@ use crate::sched::core::{Abandoned, Lives, Shared};
 use crate::wait::{Deadline, WaitOutcome, WaitSpec, Waiter, wait};
 use std::panic::Location;
 use std::pin::pin;
+use std::sync::Arc;
 
 /// Whose end is awaited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +128,7 @@ pub(crate) fn poke(shared: &Shared) {
 }
 
 /// Requests cancellation of every fiber of the runtime.
-pub(crate) fn cancel_all(shared: &Shared) {
+pub(crate) fn cancel_all(shared: &Arc<Shared>) {
     slab::for_each_of(shared.tag().as_ptr(), |block| {
         let wake = block.state().cancel();
         // SAFETY: the answer of this block's own word.
@@ -154,7 +155,7 @@ pub(crate) fn fail_abandoned(shared: &Shared) {
 }
 
 /// The fibers that are still there.
-pub(crate) fn survivors(shared: &Shared) -> Vec<BlockRef> {
+pub(crate) fn survivors(shared: &Arc<Shared>) -> Vec<BlockRef> {
     let mut left = Vec::new();
     slab::for_each_of(shared.tag().as_ptr(), |block| left.push(block));
     left

@@ -30,10 +30,6 @@ pub(crate) fn sleep(core: &Core, searching: bool) -> bool {
         }
     }
     core.publish_load();
-    // Relaxed: for the monitor; nothing runs here.
-    remote
-        .current
-        .store(std::ptr::null_mut(), Ordering::Relaxed);
     shared.idle.go_to_sleep(core.index(), searching);
     // After the fence in `go_to_sleep`: whoever starts to drain after our last
     // fiber ended sees its count; before, we see the flag.
@@ -44,8 +40,7 @@ pub(crate) fn sleep(core: &Core, searching: bool) -> bool {
         || shared.stop.load(Ordering::Relaxed)
         || !remote.inbox.try_sleep();
     if !something {
-        let timeout = wake_at
-            .map(|at| Duration::from_nanos(at.saturating_sub(shared.clock.now())));
+        let timeout = wake_at.map(|at| Duration::from_nanos(at.saturating_sub(shared.clock.now())));
         remote.driver.park(timeout);
     }
     core.end_inbox_sleep();

@@ -2,7 +2,10 @@
 
 /// Follows the chain of frame pointers from the caller's frame; answers the
 /// number of frames, and whether the chain ended with a null pointer.
-#[cfg(all(sinew_frame_pointers, any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[cfg(all(
+    sinew_frame_pointers,
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
 #[inline(never)]
 fn walk() -> (usize, bool) {
     let mut frame: *const usize;
@@ -25,7 +28,10 @@ fn walk() -> (usize, bool) {
     (frames, frame.is_null())
 }
 
-#[cfg(all(sinew_frame_pointers, any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[cfg(all(
+    sinew_frame_pointers,
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
 #[test]
 fn a_walk_along_frame_pointers_passes_the_fibers_root_and_ends_cleanly() {
     for workers in [1, 2] {

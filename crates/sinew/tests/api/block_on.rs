@@ -126,7 +126,11 @@ fn wakers_may_be_kept_and_woken_after_the_end() {
                 polls += 1;
                 theirs.lock().unwrap().push(context.waker().clone());
                 context.waker().wake_by_ref();
-                if polls == 10 { Poll::Ready(()) } else { Poll::Pending }
+                if polls == 10 {
+                    Poll::Ready(())
+                } else {
+                    Poll::Pending
+                }
             }));
         });
         fiber.join().unwrap();
@@ -303,7 +307,10 @@ fn a_panic_in_a_poll_comes_out_and_drops_the_future() {
 fn an_await_sees_panics_and_cancellations() {
     everywhere(|| {
         block_on(async {
-            let error = sinew::spawn(|| panic_expected(3)).await.map(|()| ()).unwrap_err();
+            let error = sinew::spawn(|| panic_expected(3))
+                .await
+                .map(|()| ())
+                .unwrap_err();
             assert!(is_expected(&*error.into_panic(), 3));
         });
     });

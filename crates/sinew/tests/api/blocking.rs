@@ -132,13 +132,21 @@ fn a_pool_thread_spawns_on_its_own_runtime() {
     let _watch = watch();
     let thread_name = || std::thread::current().name().unwrap_or("").to_owned();
     for workers in [1, 2] {
-        let runtime = Runtime::builder().workers(workers).name("mine").build().unwrap();
+        let runtime = Runtime::builder()
+            .workers(workers)
+            .name("mine")
+            .build()
+            .unwrap();
         let names = runtime.run(|| {
             sinew::blocking(|| {
                 let fiber = sinew::spawn(thread_name).join().unwrap();
                 let job = sinew::spawn_blocking(thread_name).join().unwrap();
                 let in_place = sinew::blocking(thread_name);
-                let built = sinew::Builder::new().spawn(thread_name).unwrap().join().unwrap();
+                let built = sinew::Builder::new()
+                    .spawn(thread_name)
+                    .unwrap()
+                    .join()
+                    .unwrap();
                 [fiber, job, in_place, built]
             })
         });
@@ -167,7 +175,11 @@ fn a_pool_thread_waits_like_any_thread() {
 #[test]
 fn a_job_cancelled_before_a_thread_took_it_only_drops_its_closure() {
     let _watch = watch();
-    let runtime = Runtime::builder().workers(1).blocking_threads(1).build().unwrap();
+    let runtime = Runtime::builder()
+        .workers(1)
+        .blocking_threads(1)
+        .build()
+        .unwrap();
     runtime.run(|| {
         let (begun, go) = (Gate::new(), Gate::new());
         let theirs = (begun.clone(), go.clone());

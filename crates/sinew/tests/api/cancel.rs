@@ -33,7 +33,10 @@ fn from_the_request_on_every_point_answers_the_same() {
                 assert_eq!(sinew::check_cancelled(), Err(Cancelled));
                 assert_eq!(sinew::checkpoint(), Err(Cancelled));
                 assert_eq!(sinew::sleep(Duration::ZERO), Err(Cancelled));
-                assert_eq!(sinew::sleep_until(sinew::time::Instant::now()), Err(Cancelled));
+                assert_eq!(
+                    sinew::sleep_until(sinew::time::Instant::now()),
+                    Err(Cancelled)
+                );
                 assert_eq!(fiber.wait(), Err(Cancelled));
                 assert_eq!(sinew::interval(HOUR).tick(), Err(Cancelled));
             }

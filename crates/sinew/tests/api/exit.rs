@@ -22,7 +22,10 @@ thread_local!(static AT_EXIT: RefCell<AtExit> = const { RefCell::new(AtExit(None
 
 /// Runs `last` in a thread-local destructor of a new thread, before or after
 /// the runtime's own thread-local is gone; answers what it returned.
-fn at_exit<T: Send + 'static>(first_registered: bool, last: impl FnOnce() -> T + Send + 'static) -> T {
+fn at_exit<T: Send + 'static>(
+    first_registered: bool,
+    last: impl FnOnce() -> T + Send + 'static,
+) -> T {
     let (send, receive) = mpsc::channel();
     let thread = std::thread::spawn(move || {
         let hook = move || {

@@ -57,7 +57,10 @@ fn join_timeout_gives_the_handle_back_and_cancels_nothing() {
 #[test]
 fn a_panic_comes_back_as_the_payload_it_was() {
     in_fibers(|| {
-        let error = sinew::spawn(|| panic_expected(17)).join().map(|()| ()).unwrap_err();
+        let error = sinew::spawn(|| panic_expected(17))
+            .join()
+            .map(|()| ())
+            .unwrap_err();
         assert!(error.is_panic() && !error.is_cancelled() && !error.is_no_stack());
         assert!(is_expected(&*error.into_panic(), 17));
     });
@@ -325,7 +328,11 @@ fn a_handle_that_was_polled_can_be_joined_or_dropped() {
         let woken = counter.0.load(Ordering::SeqCst);
         fiber.unpark();
         fiber.wait().unwrap();
-        assert_eq!(counter.0.load(Ordering::SeqCst), woken, "a dropped wait was woken");
+        assert_eq!(
+            counter.0.load(Ordering::SeqCst),
+            woken,
+            "a dropped wait was woken"
+        );
         drop(waker);
         assert_eq!(Arc::strong_count(&counter), 1, "a waker leaked");
     });

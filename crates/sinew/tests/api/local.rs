@@ -143,7 +143,10 @@ fn a_local_handle_does_what_a_handle_does() {
         go.set(true);
         assert_eq!(sinew::block_on(handle).unwrap(), 5);
 
-        let error = sinew::spawn_local(|| panic_expected(1)).join().map(|()| ()).unwrap_err();
+        let error = sinew::spawn_local(|| panic_expected(1))
+            .join()
+            .map(|()| ())
+            .unwrap_err();
         assert!(is_expected(&*error.into_panic(), 1));
         let unstarted = sinew::spawn_local(|| ());
         unstarted.cancel();

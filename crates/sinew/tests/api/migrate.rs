@@ -104,7 +104,10 @@ fn local_result(local: sinew::LocalJoinHandle<i64>) -> i64 {
     // compared if we are still there.
     let spawned_on = thread_id();
     let ran_on = local.join().unwrap();
-    assert_eq!(ran_on, spawned_on, "spawned on a worker that is not this thread's");
+    assert_eq!(
+        ran_on, spawned_on,
+        "spawned on a worker that is not this thread's"
+    );
     thread_id()
 }
 
@@ -186,7 +189,9 @@ fn a_migratable_fiber_that_unwinds_may_suspend_and_hop() {
         let error = fiber.join().map(|()| ()).unwrap_err();
         assert!(crate::harness::is_expected(&*error.into_panic(), 5));
         // Neither thread keeps a count.
-        let calm: Vec<_> = (0..20).map(|_| sinew::spawn(std::thread::panicking)).collect();
+        let calm: Vec<_> = (0..20)
+            .map(|_| sinew::spawn(std::thread::panicking))
+            .collect();
         for fiber in calm {
             assert!(!fiber.join().unwrap());
         }

@@ -13,7 +13,10 @@ fn a_name_is_seen_by_the_fiber_and_by_its_handle_also_after_the_end() {
             .unwrap();
         let fiber = handle.fiber();
         assert_eq!(fiber.name(), Some("a name with ünicode"));
-        assert_eq!(handle.join().unwrap().as_deref(), Some("a name with ünicode"));
+        assert_eq!(
+            handle.join().unwrap().as_deref(),
+            Some("a name with ünicode")
+        );
         assert_eq!(fiber.name(), Some("a name with ünicode"));
         assert!(fiber.is_finished());
     });
@@ -59,7 +62,9 @@ fn ids_are_never_used_twice() {
                 assert_eq!(fiber.id(), id);
                 assert!(seen.insert(id), "{id} was used before");
             }
-            let many: Vec<_> = (0..2000).map(|_| sinew::spawn(|| sinew::current().id())).collect();
+            let many: Vec<_> = (0..2000)
+                .map(|_| sinew::spawn(|| sinew::current().id()))
+                .collect();
             for child in many {
                 assert!(seen.insert(child.join().unwrap()));
             }

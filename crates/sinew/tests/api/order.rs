@@ -4,7 +4,11 @@ use crate::harness::{Gate, Log, runtime, watch};
 use sinew::Runtime;
 
 fn strict() -> Runtime {
-    Runtime::builder().workers(1).strict_order(true).build().unwrap()
+    Runtime::builder()
+        .workers(1)
+        .strict_order(true)
+        .build()
+        .unwrap()
 }
 
 /// Fibers that each log their number and yield, several times.
@@ -115,7 +119,11 @@ fn fibers_spawned_by_a_thread_start_in_order_on_one_worker() {
 fn two_fibers_that_wake_each_other_do_not_starve_a_third() {
     let _watch = watch();
     for strict in [false, true] {
-        let runtime = Runtime::builder().workers(1).strict_order(strict).build().unwrap();
+        let runtime = Runtime::builder()
+            .workers(1)
+            .strict_order(strict)
+            .build()
+            .unwrap();
         runtime.run(|| {
             let done = Gate::new();
             let me = sinew::current();

@@ -21,7 +21,9 @@ fn a_panic_ends_its_fiber_and_nobody_else_notices() {
                 })
             })
             .collect();
-        let bad: Vec<_> = (0..20).map(|i| sinew::spawn(move || panic_expected(i))).collect();
+        let bad: Vec<_> = (0..20)
+            .map(|i| sinew::spawn(move || panic_expected(i)))
+            .collect();
         for (i, bad) in bad.into_iter().enumerate() {
             let error = bad.join().map(|()| ()).unwrap_err();
             assert!(is_expected(&*error.into_panic(), i as u64));

@@ -7,7 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// One worker in strict order: nothing but the priorities decides.
 fn one_worker() -> Runtime {
-    Runtime::builder().workers(1).strict_order(true).build().unwrap()
+    Runtime::builder()
+        .workers(1)
+        .strict_order(true)
+        .build()
+        .unwrap()
 }
 
 fn spawn<T: Send + 'static>(
@@ -43,7 +47,10 @@ fn more_urgent_fibers_run_first() {
         // This fiber waits for a low one first, and lends it its own priority:
         // that one may come early, the others are in order.
         let mut order = log.take();
-        let early = order.iter().position(|priority| *priority == Priority::Low).unwrap();
+        let early = order
+            .iter()
+            .position(|priority| *priority == Priority::Low)
+            .unwrap();
         order.remove(early);
         let mut sorted = order.clone();
         sorted.sort_by(|a, b| b.cmp(a));
@@ -132,7 +139,11 @@ fn a_low_fiber_without_a_joiner_goes_slowly() {
 fn a_joiner_lends_its_priority() {
     let _watch = watch();
     for strict in [false, true] {
-        let runtime = Runtime::builder().workers(1).strict_order(strict).build().unwrap();
+        let runtime = Runtime::builder()
+            .workers(1)
+            .strict_order(strict)
+            .build()
+            .unwrap();
         runtime.run(move || {
             let begun = Gate::new();
             let theirs = begun.clone();
@@ -143,7 +154,9 @@ fn a_joiner_lends_its_priority() {
             });
             begun.pass();
             let rush = Rush::start();
-            spawn(Priority::High, move || low.join().unwrap()).join().unwrap();
+            spawn(Priority::High, move || low.join().unwrap())
+                .join()
+                .unwrap();
             rush.stop.open();
             assert!(rush.turns() < HELPED, "strict {strict}: {}", rush.turns());
         });
@@ -154,16 +167,25 @@ fn a_joiner_lends_its_priority() {
 fn a_joiner_lends_its_priority_to_a_fiber_that_has_not_started() {
     let _watch = watch();
     for strict in [false, true] {
-        let runtime = Runtime::builder().workers(1).strict_order(strict).build().unwrap();
+        let runtime = Runtime::builder()
+            .workers(1)
+            .strict_order(strict)
+            .build()
+            .unwrap();
         runtime.run(move || {
             let rush = Rush::start();
             let low = spawn(Priority::Low, || ());
             let before = rush.turns();
-            spawn(Priority::High, move || low.join().unwrap()).join().unwrap();
+            spawn(Priority::High, move || low.join().unwrap())
+                .join()
+                .unwrap();
             let others = rush.turns() - before;
             rush.stop.open();
             // Unhelped it waits for its turn, one in 64.
-            assert!(others <= 4, "strict {strict}: {others} turns of less urgent fibers");
+            assert!(
+                others <= 4,
+                "strict {strict}: {others} turns of less urgent fibers"
+            );
         });
     }
 }
@@ -188,7 +210,9 @@ fn a_loan_is_passed_along_a_chain_of_joins() {
                 last = joiner;
             }
             let rush = Rush::start();
-            spawn(Priority::High, move || last.join().unwrap()).join().unwrap();
+            spawn(Priority::High, move || last.join().unwrap())
+                .join()
+                .unwrap();
             rush.stop.open();
             assert!(rush.turns() < HELPED, "depth {depth}: {}", rush.turns());
         });
@@ -209,7 +233,8 @@ fn a_joiner_that_gives_up_takes_its_loan_back() {
         });
         begun.pass();
         let low = spawn(Priority::Critical, move || {
-            low.join_timeout(std::time::Duration::from_millis(1)).unwrap_err()
+            low.join_timeout(std::time::Duration::from_millis(1))
+                .unwrap_err()
         });
         let low = low.join().unwrap();
         let rush = Rush::start();

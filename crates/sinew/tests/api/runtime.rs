@@ -12,9 +12,15 @@ fn a_bad_setting_is_named_with_its_range() {
         Runtime::builder().workers(0).build().unwrap_err(),
         Runtime::builder().workers(1025).build().unwrap_err(),
         Runtime::builder().stack_size(1).build().unwrap_err(),
-        Runtime::builder().stack_size((1 << 30) + 1).build().unwrap_err(),
+        Runtime::builder()
+            .stack_size((1 << 30) + 1)
+            .build()
+            .unwrap_err(),
         Runtime::builder().blocking_threads(0).build().unwrap_err(),
-        Runtime::builder().blocking_threads(65537).build().unwrap_err(),
+        Runtime::builder()
+            .blocking_threads(65537)
+            .build()
+            .unwrap_err(),
     ];
     let expected = [
         ["workers", "0", "1 to 1024"],
@@ -59,7 +65,11 @@ fn a_runtime_has_as_many_workers_as_asked_for() {
 #[test]
 fn threads_carry_the_runtime_s_name() {
     let _watch = watch();
-    let runtime = Runtime::builder().workers(1).name("crawler").build().unwrap();
+    let runtime = Runtime::builder()
+        .workers(1)
+        .name("crawler")
+        .build()
+        .unwrap();
     let name = runtime.run(|| std::thread::current().name().map(String::from));
     assert_eq!(name.as_deref(), Some("crawler-worker-0"));
     assert!(format!("{runtime:?} {:?}", runtime.handle()).contains("crawler"));
@@ -194,7 +204,10 @@ fn a_hundred_runtimes_come_and_go() {
     let _watch = watch();
     for i in 0..100usize {
         let runtime = runtime(1 + i % 3);
-        assert_eq!(runtime.run(move || sinew::spawn(move || i).join().unwrap()), i);
+        assert_eq!(
+            runtime.run(move || sinew::spawn(move || i).join().unwrap()),
+            i
+        );
     }
 }
 
@@ -202,7 +215,10 @@ fn a_hundred_runtimes_come_and_go() {
 fn many_runtimes_live_at_once() {
     let _watch = watch();
     let runtimes: Vec<_> = (0..20).map(|_| runtime(2)).collect();
-    let fibers: Vec<_> = runtimes.iter().map(|runtime| runtime.spawn(sinew::park)).collect();
+    let fibers: Vec<_> = runtimes
+        .iter()
+        .map(|runtime| runtime.spawn(sinew::park))
+        .collect();
     for fiber in &fibers {
         wait_until(|| fiber.fiber().wait_reason() == WaitReason::Park);
     }

@@ -1,6 +1,8 @@
 //! Sharing the worker in long computations, and refusing to.
 
-use crate::harness::{Gate, Log, in_fibers, is_expected, on_workers, panic_expected, runtime, watch};
+use crate::harness::{
+    Gate, Log, in_fibers, is_expected, on_workers, panic_expected, runtime, watch,
+};
 use sinew::{Builder, Runtime, no_suspend};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -118,12 +120,14 @@ fn a_hog_is_reported_with_name_worker_and_place() {
             .build()
             .unwrap();
         let line = line!() + 1;
-        let hog = Builder::new().name("glutton").spawn_on(&runtime.handle(), move || {
-            while !reported.is_open() {
-                std::hint::spin_loop();
-            }
-            sinew::current().id().as_u64()
-        });
+        let hog = Builder::new()
+            .name("glutton")
+            .spawn_on(&runtime.handle(), move || {
+                while !reported.is_open() {
+                    std::hint::spin_loop();
+                }
+                sinew::current().id().as_u64()
+            });
         let id = hog.unwrap().join().unwrap();
         let reports = reports.take();
         let report = reports.iter().find(|report| report.id == id).unwrap();
@@ -131,7 +135,10 @@ fn a_hog_is_reported_with_name_worker_and_place() {
         assert!(report.worker < workers);
         assert!(report.running_for >= Duration::from_millis(2));
         let at = report.spawned_at.unwrap();
-        assert!(at.file().ends_with("safepoint.rs") && at.line() == line, "{at}");
+        assert!(
+            at.file().ends_with("safepoint.rs") && at.line() == line,
+            "{at}"
+        );
     }
 }
 
@@ -202,7 +209,9 @@ fn a_join_refused_by_no_suspend_leaves_the_list_of_waiters_in_order() {
             let fiber = target.fiber();
             for _ in 0..10 {
                 let fiber = fiber.clone();
-                sinew::spawn(move || refused(|| fiber.wait())).join().unwrap();
+                sinew::spawn(move || refused(|| fiber.wait()))
+                    .join()
+                    .unwrap();
             }
             let waiters: Vec<_> = (0..5)
                 .map(|_| {

@@ -90,12 +90,19 @@ fn a_spawn_on_a_plain_thread_goes_to_the_global_runtime() {
 #[test]
 fn a_fiber_spawned_in_a_fiber_belongs_to_the_same_runtime() {
     let _watch = watch();
-    let ours = sinew::Runtime::builder().workers(2).name("ours").build().unwrap();
+    let ours = sinew::Runtime::builder()
+        .workers(2)
+        .name("ours")
+        .build()
+        .unwrap();
     let names = ours.run(|| {
         let children: Vec<_> = (0..20)
             .map(|_| sinew::spawn(|| std::thread::current().name().unwrap().to_owned()))
             .collect();
-        children.into_iter().map(|child| child.join().unwrap()).collect::<Vec<_>>()
+        children
+            .into_iter()
+            .map(|child| child.join().unwrap())
+            .collect::<Vec<_>>()
     });
     for name in names {
         assert!(name.starts_with("ours-worker-"), "{name}");
@@ -113,7 +120,10 @@ fn the_builder_names_a_bad_stack_size_and_its_range() {
                 text.contains("stack_size") && text.contains(&bytes.to_string()),
                 "{text}"
             );
-            assert!(text.contains("16384") && text.contains("1073741824"), "{text}");
+            assert!(
+                text.contains("16384") && text.contains("1073741824"),
+                "{text}"
+            );
         }
     });
 }
@@ -133,7 +143,11 @@ fn every_size_class_can_be_used_to_a_good_part() {
     in_fibers(|| {
         for shift in 14..=26 {
             let bytes = 1usize << shift;
-            let guard = if bytes >= 256 << 10 { 64 << 10 } else { 4 << 10 };
+            let guard = if bytes >= 256 << 10 {
+                64 << 10
+            } else {
+                4 << 10
+            };
             // Unoptimised frames are more than twice as large.
             let depth = (bytes - guard) / 4;
             let fiber = Builder::new().stack_size(bytes).spawn(move || {
@@ -145,7 +159,9 @@ fn every_size_class_can_be_used_to_a_good_part() {
             fiber.unwrap().join().unwrap();
         }
         // What is no power of two is rounded up.
-        let odd = Builder::new().stack_size(100_000).spawn(|| use_stack(20_000));
+        let odd = Builder::new()
+            .stack_size(100_000)
+            .spawn(|| use_stack(20_000));
         odd.unwrap().join().unwrap();
     });
 }
@@ -297,7 +313,10 @@ fn unstarted_fibers_are_run_by_both_workers() {
     });
     assert_eq!(seen.lock().unwrap().len(), 2);
     let workers = runtime.stats().workers;
-    assert!(workers.iter().all(|worker| worker.switches > 0), "{workers:?}");
+    assert!(
+        workers.iter().all(|worker| worker.switches > 0),
+        "{workers:?}"
+    );
 }
 
 #[test]
@@ -315,7 +334,9 @@ fn a_spread_fiber_goes_to_the_less_loaded_worker() {
         let me = std::thread::current().id();
         let mut elsewhere = 0;
         for _ in 0..10 {
-            let spread = Builder::new().spread().spawn(|| std::thread::current().id());
+            let spread = Builder::new()
+                .spread()
+                .spawn(|| std::thread::current().id());
             let spread = spread.unwrap();
             // Not joined: who joins an unstarted fiber may run it himself. What
             // lay in this worker's queue would run here at the first yield.
@@ -351,7 +372,10 @@ fn an_unstarted_fiber_sent_to_a_worker_that_turns_busy_is_run_by_an_idle_one() {
         });
         busy.spin();
         let theirs = ran.clone();
-        let child = Builder::new().spread().spawn(move || theirs.open()).unwrap();
+        let child = Builder::new()
+            .spread()
+            .spawn(move || theirs.open())
+            .unwrap();
         // This worker is idle from now on: it has to take the child.
         hog.unwrap().join().unwrap();
         child.join().unwrap();

@@ -43,7 +43,9 @@ fn a_short_sleep_registered_after_a_long_one_does_not_wait_for_it() {
             for time in [20, 5, 1] {
                 sleep(time * MS).unwrap();
             }
-            let many: Vec<_> = (0..20).map(|i| sinew::spawn(move || sleep(i * MS))).collect();
+            let many: Vec<_> = (0..20)
+                .map(|i| sinew::spawn(move || sleep(i * MS)))
+                .collect();
             for sleeper in many {
                 sleeper.join().unwrap().unwrap();
             }
@@ -181,13 +183,16 @@ fn missed_ticks_are_skipped() {
         let mut ticks = interval(2 * MS);
         let first = ticks.tick().unwrap();
         sleep(11 * MS).unwrap(); // five ticks and a half
-        let late = ticks.tick().unwrap();
+        let resumed = Instant::now();
         // The one that was overdue comes at once, for where the grid was…
-        assert_eq!(late - first, 2 * MS);
+        let late = ticks.tick().unwrap();
+        assert!(late < resumed && late > first);
+        // …and the next is after it came: no burst of those between.
         let next = ticks.tick().unwrap();
-        // …and the next is after it came: no burst of the four between.
-        assert!(next - first > 11 * MS, "{:?}", next - first);
-        assert_eq!((next - first).as_nanos() % (2 * MS).as_nanos(), 0);
+        assert!(next > resumed, "{:?} too early", resumed - next);
+        for due in [late, next] {
+            assert_eq!((due - first).as_nanos() % (2 * MS).as_nanos(), 0);
+        }
     });
 }
 
@@ -208,7 +213,10 @@ fn an_interval_as_an_iterator_ends_after_it_said_cancelled() {
         ticker.cancel();
         let answers = ticker.join().unwrap();
         let (last, ticks) = answers.split_last().unwrap();
-        assert!(!last && !ticks.is_empty() && ticks.iter().all(|ok| *ok), "{answers:?}");
+        assert!(
+            !last && !ticks.is_empty() && ticks.iter().all(|ok| *ok),
+            "{answers:?}"
+        );
     });
 }
 
@@ -244,7 +252,10 @@ fn instants_of_fibers_and_threads_are_of_one_clock() {
         let before = Instant::now();
         let inside = runtime.run(Instant::now);
         let after = Instant::now();
-        assert!(before <= inside && inside <= after, "{before:?} {inside:?} {after:?}");
+        assert!(
+            before <= inside && inside <= after,
+            "{before:?} {inside:?} {after:?}"
+        );
     });
 }
 

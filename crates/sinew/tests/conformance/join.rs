@@ -25,7 +25,11 @@ fn a_value_that_is_there_already_is_taken() {
     for_each(&all(), |runtime, kind| {
         let handle = runtime.spawn(|| 7);
         handle.fiber().wait().unwrap();
-        assert_eq!(kind.start_join(runtime, handle).get().unwrap(), 7, "{kind:?}");
+        assert_eq!(
+            kind.start_join(runtime, handle).get().unwrap(),
+            7,
+            "{kind:?}"
+        );
     });
 }
 
@@ -128,13 +132,17 @@ fn a_join_that_timed_out_gives_the_handle_back() {
         let waiting = kind.start(runtime, move || {
             let mut handle = handle;
             for micros in [0, 1, 50, 500] {
-                handle = handle.join_timeout(Duration::from_micros(micros)).unwrap_err();
+                handle = handle
+                    .join_timeout(Duration::from_micros(micros))
+                    .unwrap_err();
             }
             handle
         });
         let handle = waiting.get();
         fiber.unpark();
-        let waiting = kind.start(runtime, move || handle.join_timeout(Duration::from_secs(3600)));
+        let waiting = kind.start(runtime, move || {
+            handle.join_timeout(Duration::from_secs(3600))
+        });
         assert_eq!(waiting.get().unwrap().unwrap(), 3, "{kind:?}");
     });
 }

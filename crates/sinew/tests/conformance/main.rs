@@ -57,7 +57,9 @@ fn foreign() -> &'static Runtime {
 }
 
 fn tokio_current() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().build().unwrap()
+    tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap()
 }
 
 fn tokio_multi() -> &'static tokio::runtime::Runtime {

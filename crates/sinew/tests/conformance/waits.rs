@@ -18,7 +18,10 @@ fn an_unpark_before_the_park_is_kept_once() {
             sinew::park_timeout(Duration::from_millis(2));
             begun.elapsed()
         });
-        assert!(waiting.get() >= Duration::from_millis(2), "{kind:?}: tokens added up");
+        assert!(
+            waiting.get() >= Duration::from_millis(2),
+            "{kind:?}: tokens added up"
+        );
     });
 }
 

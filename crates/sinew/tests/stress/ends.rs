@@ -137,7 +137,6 @@ fn a_spawn_that_races_with_the_end_is_refused_or_ends() {
             spawner.join().unwrap();
         }
         let refused = catch_unwind(AssertUnwindSafe(|| {
-            crate::harness::watch();
             Builder::new().spawn_on(&handle, || ()).is_err()
         }));
         assert!(refused.unwrap());

@@ -18,7 +18,9 @@ use harness::{OnDrop, Rng, watch};
 /// was if it panics or hangs.
 fn seeded(name: &str, rounds: u64, test: impl Fn(&mut Rng)) {
     let _watch = watch();
-    let given = std::env::var("SINEW_SEED").ok().map(|text| text.parse().unwrap());
+    let given = std::env::var("SINEW_SEED")
+        .ok()
+        .map(|text| text.parse().unwrap());
     let times: u64 = std::env::var("SINEW_STRESS").map_or(1, |text| text.parse().unwrap());
     let clock = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)

@@ -183,7 +183,11 @@ fn wakers_woken_from_everywhere_lose_no_wake() {
                 }
                 *theirs.1.lock().unwrap() = Some(context.waker().clone());
                 seen += theirs.0.swap(0, Ordering::SeqCst);
-                if seen == 3 * WAKES { Poll::Ready(()) } else { Poll::Pending }
+                if seen == 3 * WAKES {
+                    Poll::Ready(())
+                } else {
+                    Poll::Pending
+                }
             }));
         });
         let wake = |mut own: Rng, slot: Arc<(AtomicU64, Mutex<Option<Waker>>)>| {

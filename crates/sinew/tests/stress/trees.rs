@@ -51,7 +51,11 @@ fn wait_somehow(rng: &mut Rng) {
 fn spawn_node(mut rng: Rng, census: Census, depth: u64) -> (JoinHandle<u64>, Fate) {
     let code = rng.next() >> 1;
     let panics = rng.chance(10);
-    let fate = if panics { Fate::Panic(code) } else { Fate::Value(code) };
+    let fate = if panics {
+        Fate::Panic(code)
+    } else {
+        Fate::Value(code)
+    };
     let mut builder = Builder::new();
     if rng.chance(8) {
         builder = builder.name(format!("node {code}"));
@@ -60,7 +64,12 @@ fn spawn_node(mut rng: Rng, census: Census, depth: u64) -> (JoinHandle<u64>, Fat
         builder = builder.spread();
     }
     if rng.chance(4) {
-        let levels = [Priority::Low, Priority::Normal, Priority::High, Priority::Critical];
+        let levels = [
+            Priority::Low,
+            Priority::Normal,
+            Priority::High,
+            Priority::Critical,
+        ];
         builder = builder.priority(levels[rng.below(4) as usize]);
     }
     if rng.chance(6) {
