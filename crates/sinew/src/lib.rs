@@ -25,9 +25,12 @@ mod worker;
 
 mod runtime;
 
-mod task;
 pub mod time;
 
+mod cancel;
+mod task;
+
+pub use cancel::{check_cancelled, is_cancelled};
 pub use error::{Cancelled, JoinError};
 pub use fiber::{Priority, WaitReason};
 pub use runtime::{
@@ -35,9 +38,8 @@ pub use runtime::{
     WorkerStats,
 };
 pub use task::{
-    Builder, Fiber, FiberId, JoinHandle, LocalJoinHandle, block_on, blocking, check_cancelled,
-    checkpoint, current, is_cancelled, no_suspend, park, park_timeout, run, safepoint, spawn,
-    spawn_blocking, spawn_local, yield_now,
+    Builder, Fiber, FiberId, JoinHandle, LocalJoinHandle, block_on, blocking, checkpoint, current,
+    no_suspend, park, park_timeout, run, safepoint, spawn, spawn_blocking, spawn_local, yield_now,
 };
 pub use time::{interval, sleep, sleep_until};
 pub use worker::monitor::HogReport;

@@ -19,6 +19,9 @@ use loom::sync::{Mutex, MutexGuard};
 #[cfg(not(loom))]
 use std::sync::{Mutex, MutexGuard};
 
+/// Whether this is a model: loom's types are larger than the real ones.
+pub(crate) const MODELLED: bool = cfg!(loom);
+
 /// Lets other threads run, in a wait that is short by design.
 pub(crate) fn yield_thread() {
     #[cfg(loom)]

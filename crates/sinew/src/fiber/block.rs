@@ -26,7 +26,7 @@ use super::priority::Priority;
 use super::reason::WaitReason;
 use super::slot::{Slot, SlotTable};
 use super::state::{State, Wake};
-use crate::primitive::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Lock, Ordering};
+use crate::primitive::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Lock, MODELLED, Ordering};
 use crate::stack::{Stack, StackClass};
 use crate::util::list::List;
 use std::cell::{Cell, UnsafeCell};
@@ -47,8 +47,10 @@ pub(crate) const INLINE_BYTES: usize = BLOCK_BYTES - size_of::<Head>();
 /// And up to this alignment.
 pub(crate) const INLINE_ALIGN: usize = 16;
 
-#[cfg(not(loom))]
-const _: () = assert!(size_of::<Block>() == BLOCK_BYTES && INLINE_BYTES >= 64);
+const _: () = assert!(
+    MODELLED || (size_of::<Block>() == BLOCK_BYTES && INLINE_BYTES >= 64),
+    "a block has outgrown its size"
+);
 
 /// How the layers above put a woken fiber back and reuse its block.
 pub(crate) struct Ops {

@@ -178,12 +178,6 @@ pub(crate) struct State(AtomicU64);
 
 impl State {
     /// The word of a block that holds no fiber: no references.
-    #[cfg(not(loom))]
-    pub(crate) const fn vacant() -> Self {
-        Self(AtomicU64::new(0))
-    }
-
-    #[cfg(loom)]
     pub(crate) fn vacant() -> Self {
         Self(AtomicU64::new(0))
     }

@@ -148,7 +148,7 @@ impl Fiber {
         let Inner::Fiber(block) = &self.0 else {
             panic!("Fiber::wait called on a plain thread's handle; join the thread instead");
         };
-        super::cancel::check_cancelled()?;
+        crate::wait::point::check()?;
         let spec = WaitSpec::new(WaitReason::Join, Location::caller())
             .cancellable()
             .lending_to(block);

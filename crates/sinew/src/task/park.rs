@@ -1,5 +1,7 @@
 //! Giving the CPU to others: until unparked, or for a moment.
 
+use crate::cancel::is_cancelled;
+use crate::error::Cancelled;
 use crate::fiber::WaitReason;
 use crate::sched::core::Intent;
 use crate::sched::switch;
@@ -73,5 +75,32 @@ pub fn yield_now() {
         // SAFETY: it runs here, may wait, and we hold nothing of the runtime's.
         Some(block) => unsafe { switch::leave(block, Intent::Yield) },
         None => std::thread::yield_now(),
+    }
+}
+
+/// Lets other fibers run, then answers as
+/// [`check_cancelled`](crate::check_cancelled).
+///
+/// # Errors
+///
+/// [`Cancelled`] if this fiber was cancelled.
+///
+/// ```
+/// sinew::run(|| {
+///     let endless = sinew::spawn(|| {
+///         while sinew::checkpoint().is_ok() {}
+///         "stopped"
+///     });
+///     endless.cancel();
+///     // Either it ran until it was told, or it was cancelled before it began.
+///     assert_ne!(endless.join().ok(), Some("running"));
+/// });
+/// ```
+pub fn checkpoint() -> Result<(), Cancelled> {
+    yield_now();
+    if is_cancelled() {
+        Err(Cancelled)
+    } else {
+        Ok(())
     }
 }

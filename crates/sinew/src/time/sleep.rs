@@ -3,8 +3,7 @@
 use super::instant::Instant;
 use crate::error::Cancelled;
 use crate::fiber::WaitReason;
-use crate::task::check_cancelled;
-use crate::wait::{Deadline, WaitOutcome, WaitSpec, Waiter, wait};
+use crate::wait::{Deadline, WaitOutcome, WaitSpec, Waiter, point, wait};
 use std::panic::Location;
 use std::time::Duration;
 
@@ -56,7 +55,7 @@ pub(super) fn sleep_to(
     deadline: Option<Deadline>,
     at: &'static Location<'static>,
 ) -> Result<(), Cancelled> {
-    check_cancelled()?;
+    point::check()?;
     let spec = WaitSpec::new(WaitReason::Sleep, at)
         .deadline(deadline)
         .cancellable();

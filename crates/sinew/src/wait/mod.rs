@@ -27,6 +27,7 @@
 pub(crate) mod deadline;
 pub(crate) mod end;
 pub(crate) mod outcome;
+pub(crate) mod point;
 pub(crate) mod waiter;
 
 #[cfg(all(test, loom))]

@@ -133,7 +133,6 @@ fn a_fiber_that_is_not_migratable_stays_even_if_its_worker_is_kept_busy() {
 }
 
 #[test]
-#[ignore = "aborts in debug builds: Core::started_here underflows for migratable fibers"]
 fn migratable_fibers_wait_in_every_way_while_thieves_take_them() {
     let _watch = watch();
     for workers in [1, 2] {
@@ -173,7 +172,6 @@ fn migratable_fibers_wait_in_every_way_while_thieves_take_them() {
 }
 
 #[test]
-#[ignore = "aborts in debug builds: Core::started_here underflows for migratable fibers"]
 fn a_migratable_fiber_that_unwinds_may_suspend_and_hop() {
     let _watch = watch();
     runtime(2).run(|| {

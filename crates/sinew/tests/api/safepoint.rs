@@ -119,15 +119,15 @@ fn a_hog_is_reported_with_name_worker_and_place() {
             })
             .build()
             .unwrap();
+        let (builder, handle) = (Builder::new().name("glutton"), runtime.handle());
+        let glutton = move || {
+            while !reported.is_open() {
+                std::hint::spin_loop();
+            }
+            sinew::current().id().as_u64()
+        };
         let line = line!() + 1;
-        let hog = Builder::new()
-            .name("glutton")
-            .spawn_on(&runtime.handle(), move || {
-                while !reported.is_open() {
-                    std::hint::spin_loop();
-                }
-                sinew::current().id().as_u64()
-            });
+        let hog = builder.spawn_on(&handle, glutton);
         let id = hog.unwrap().join().unwrap();
         let reports = reports.take();
         let report = reports.iter().find(|report| report.id == id).unwrap();
@@ -177,7 +177,6 @@ fn refused<T>(f: impl FnOnce() -> T) {
 }
 
 #[test]
-#[ignore = "corrupts memory: a wait refused by no_suspend leaves its node linked"]
 fn every_attempt_to_suspend_inside_no_suspend_panics_there() {
     on_workers(|runtime| {
         runtime.run(|| {
@@ -201,7 +200,6 @@ fn every_attempt_to_suspend_inside_no_suspend_panics_there() {
 }
 
 #[test]
-#[ignore = "corrupts memory: a wait refused by no_suspend leaves its node linked"]
 fn a_join_refused_by_no_suspend_leaves_the_list_of_waiters_in_order() {
     on_workers(|runtime| {
         runtime.run(|| {
@@ -230,7 +228,6 @@ fn a_join_refused_by_no_suspend_leaves_the_list_of_waiters_in_order() {
 }
 
 #[test]
-#[ignore = "corrupts memory: a wait refused by no_suspend leaves its node linked"]
 fn blocking_refused_by_no_suspend_does_not_run_its_closure_on_a_stack_that_is_gone() {
     on_workers(|runtime| {
         runtime.run(|| {

@@ -269,9 +269,11 @@ fn a_running_fiber_that_cannot_end_and_those_behind_it_are_reported() {
             theirs.1.open();
         });
     busy.spin();
+    let ran = Gate::new();
+    let theirs = ran.clone();
     let behind = Builder::new()
         .name("behind")
-        .spawn_on(&runtime.handle(), || ());
+        .spawn_on(&runtime.handle(), move || theirs.open());
     let error = runtime
         .shutdown_timeout(Duration::from_millis(30))
         .unwrap_err();

@@ -108,7 +108,6 @@ fn a_stolen_fiber_is_counted_by_the_thief() {
 }
 
 #[test]
-#[ignore = "aborts in debug builds: Core::started_here underflows for migratable fibers"]
 fn a_waiting_migratable_fiber_leaves_no_trace_in_the_count_of_parked_ones() {
     let _watch = watch();
     let runtime = runtime(2);
