@@ -8,7 +8,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::path::PathBuf;
+use std::path::Path;
 
 const FILES: usize = 16;
 
@@ -20,7 +20,7 @@ fn main() -> io::Result<()> {
     outcome
 }
 
-fn write_and_read(folder: &PathBuf) -> io::Result<()> {
+fn write_and_read(folder: &Path) -> io::Result<()> {
     let runtime = sinew::Runtime::builder().blocking_threads(4).build()?;
     let lengths = runtime.run(|| -> io::Result<Vec<usize>> {
         // `spawn_blocking` takes an owned closure and gives a handle.

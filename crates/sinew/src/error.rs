@@ -13,6 +13,9 @@ use std::fmt;
 ///
 /// sinew::run(|| {
 ///     let sleeper = sinew::spawn(|| sinew::sleep(Duration::from_secs(3600)));
+///     while sleeper.fiber().wait_reason() != sinew::WaitReason::Sleep {
+///         sinew::yield_now();
+///     }
 ///     sleeper.cancel();
 ///     assert_eq!(sleeper.join().unwrap(), Err(sinew::Cancelled));
 /// });

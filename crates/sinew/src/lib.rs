@@ -47,5 +47,8 @@ pub use worker::monitor::HogReport;
 #[cfg(feature = "macros")]
 pub use sinew_macros::{main, preemptible, test, unchecked};
 
+#[doc = include_str!("../../../docs/guide.md")]
+pub mod guide {}
+
 #[doc(hidden)]
 pub mod bench_internals;

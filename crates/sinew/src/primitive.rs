@@ -32,7 +32,7 @@ pub(crate) fn yield_thread() {
 
 /// A lock for short critical sections of the runtime's own.
 ///
-/// No user code ever runs while one is held (SPEC: one rule for all code), so
+/// No user code ever runs while one is held (`docs/soundness.md`), so
 /// it is held for nanoseconds and a panic cannot poison it halfway through a
 /// change: a poisoned lock is taken as if nothing had happened.
 pub(crate) struct Lock<T>(Mutex<T>);

@@ -1,4 +1,4 @@
-//! Keeps the tree as STYLE and ARCHITECTURE describe it.
+//! Keeps the tree as ARCHITECTURE and CONTRIBUTING describe it.
 //!
 //! Reads sources as text: comments and literals are blanked first, so that a
 //! word in a comment is no code. Test code (`tests`, `loom_tests`, `#[cfg(test)]`

@@ -336,22 +336,9 @@ impl Block {
             self.head.claimed.store(true, Ordering::Relaxed);
             return true;
         }
-        // Acquire: the closure was published by the queue's own Release; this
-        // orders our use after a loser's look. Release: nothing to publish.
-        !self.head.claimed.swap(true, Ordering::Acquire)
-    }
-
-    /// Keeps joiners from claiming it while its `link` is in use by an inbox.
-    pub(crate) fn close_for_claim(&self) {
-        // Relaxed: published by the inbox.
-        self.head.claimed.store(true, Ordering::Relaxed);
-    }
-
-    /// Lets a joiner claim it again, out of a queue.
-    pub(crate) fn open_for_claim(&self) {
-        // Release: whoever claims it sees that the inbox is done with `link`;
-        // pairs with the Acquire in `claim_start`.
-        self.head.claimed.store(false, Ordering::Release);
+        // Relaxed: who pops the entry sees the closure through the queue, a
+        // joiner through whoever gave it the handle; losers touch nothing.
+        !self.head.claimed.swap(true, Ordering::Relaxed)
     }
 
     pub(crate) fn is_claimed(&self) -> bool {

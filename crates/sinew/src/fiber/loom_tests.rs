@@ -324,9 +324,10 @@ impl Ending {
         self.outcome.set(7);
         match self.state.complete() {
             Completed::ForHandle(_) => {}
-            Completed::ForNobody(_) => {
+            Completed::OutcomeIsOurs => {
                 self.handle.set(2);
                 self.take_outcome();
+                self.state.complete_empty();
             }
         }
         self.release();
@@ -488,12 +489,11 @@ fn unstarted() -> Block {
     block
 }
 
-/// A fiber that came by an inbox, for two workers and a joiner to start.
+/// An unstarted fiber in a queue, and its closure.
 struct Fresh {
     block: Block,
-    /// Used by the inbox, and by who starts the fiber.
-    link: Plain<u32>,
-    /// The queue that the owner of the inbox puts it into: a stand-in.
+    closure: Plain<u32>,
+    /// The queue: a stand-in.
     queued: AtomicBool,
     starts: Plain<u32>,
 }
@@ -502,8 +502,8 @@ impl Fresh {
     fn try_start(&self) -> bool {
         let won = self.block.claim_start(true);
         if won {
-            assert_eq!(self.link.get(), 1, "the inbox still uses the link");
-            self.link.set(2);
+            assert_eq!(self.closure.get(), 7);
+            self.closure.set(8); // taken out
             self.starts.set(self.starts.get() + 1);
         }
         won
@@ -515,23 +515,21 @@ fn of_two_workers_and_a_joiner_exactly_one_starts_a_fiber() {
     loom::model(|| {
         let fresh = Arc::new(Fresh {
             block: unstarted(),
-            link: Plain::new(0),
+            closure: Plain::new(0),
             queued: AtomicBool::new(false),
             starts: Plain::new(0),
         });
-        fresh.block.close_for_claim();
         let thief = thread::spawn({
             let fresh = fresh.clone();
             // Acquire: the queue's own.
             move || fresh.queued.load(Ordering::Acquire) && fresh.try_start()
         });
+        fresh.closure.set(7);
         let joiner = thread::spawn({
+            // It got the handle from the spawner.
             let fresh = fresh.clone();
             move || !fresh.block.is_claimed() && fresh.try_start()
         });
-        // The owner of the inbox, as `Core::end_inbox_sleep`.
-        fresh.link.set(1);
-        fresh.block.open_for_claim();
         fresh.queued.store(true, Ordering::Release);
         let mut started = u32::from(fresh.try_start());
         started += u32::from(thief.join().unwrap());

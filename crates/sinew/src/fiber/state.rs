@@ -33,9 +33,9 @@
 //! was saved, never by the fiber itself.
 //! Invariant 3 (one enqueues): of all wakers of one park exactly one is told
 //! [`Wake::Enqueue`], or the parking worker is told [`Park::Awake`].
-//! Invariant 4 (result): before `COMPLETE` the task slot belongs to the fiber;
-//! from then on to the handle if `HANDLE` was set at that moment, else still to
-//! the fiber.
+//! Invariant 4 (result): the task slot belongs to the fiber until `COMPLETE` is
+//! set while `HANDLE` is; from then on to the handle. Without a handle the fiber
+//! empties it before it sets `COMPLETE`.
 //! Invariant 5 (memory): the block is freed by whoever takes the last reference.
 
 use crate::primitive::{AtomicU64, Ordering, fence};
@@ -87,14 +87,15 @@ pub(crate) enum Park {
     Awake,
 }
 
-/// Who drops the outcome of a fiber.
+/// What a fiber whose outcome is stored must do next.
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "the outcome leaks if nobody drops it"]
+#[must_use = "the outcome leaks, or its waiters wait for ever"]
 pub(crate) enum Completed {
-    /// A handle exists: it takes the outcome, or drops it.
+    /// Published, for a handle that takes or drops it: wake who waits.
     ForHandle(Audience),
-    /// No handle: the fiber drops the outcome itself.
-    ForNobody(Audience),
+    /// Not published: nobody wants it. Drop it, then say
+    /// [`State::complete_empty`].
+    OutcomeIsOurs,
 }
 
 /// Who waits for the end of a fiber.
@@ -290,21 +291,38 @@ impl State {
         self.0.fetch_or(POLL, Ordering::Relaxed);
     }
 
-    /// Publishes the outcome that was just stored.
+    /// Publishes the outcome that was just stored, if there is a handle.
+    ///
+    /// Without one the outcome is dropped first, and the fiber completes after:
+    /// so whoever waits for its end, or ends its runtime, waits for that too.
     pub(crate) fn complete(&self) -> Completed {
-        // Release: who sees COMPLETE sees the outcome; pairs with `load`,
-        // `detach` and `announce_waiter`. Acquire: pairs with a handle that was
-        // dropped before, so that its last use comes before our drop.
-        let before = self.0.fetch_or(COMPLETE, Ordering::AcqRel);
-        let audience = Audience {
-            owner: before & OWNER != 0,
-            list: before & WAITERS != 0,
-        };
-        if before & HANDLE != 0 {
-            Completed::ForHandle(audience)
-        } else {
-            Completed::ForNobody(audience)
+        let mut now = self.0.load(Ordering::Relaxed);
+        loop {
+            if now & HANDLE == 0 {
+                // Acquire: the handle's last use comes before our drop; pairs
+                // with the Release in `detach`. It does not come back.
+                fence(Ordering::Acquire);
+                return Completed::OutcomeIsOurs;
+            }
+            // Release: who sees COMPLETE sees the outcome; pairs with `load`,
+            // `detach` and `announce_waiter`. Acquire: we see the waiter that
+            // was announced; pairs with `announce_owner`.
+            match self.0.compare_exchange_weak(
+                now,
+                now | COMPLETE,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            ) {
+                Ok(before) => return Completed::ForHandle(audience(before)),
+                Err(seen) => now = seen,
+            }
         }
+    }
+
+    /// Says that the fiber has ended; its outcome was dropped.
+    pub(crate) fn complete_empty(&self) -> Audience {
+        // AcqRel: as in `complete`.
+        audience(self.0.fetch_or(COMPLETE, Ordering::AcqRel))
     }
 
     /// Says that the handle's owner waits in the place for it; true if it is
@@ -378,6 +396,13 @@ impl State {
         // else's uses come before our free; pairs with the Release above.
         fence(Ordering::Acquire);
         true
+    }
+}
+
+fn audience(word: u64) -> Audience {
+    Audience {
+        owner: word & OWNER != 0,
+        list: word & WAITERS != 0,
     }
 }
 

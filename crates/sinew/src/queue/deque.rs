@@ -2,7 +2,9 @@
 //!
 //! Both are crossbeam's, one per priority. A worker pushes to and pops from its
 //! own deque in FIFO order; thieves take batches from the other end of the same
-//! order. Threads outside push into the injectors.
+//! order. Threads outside push into the runtime's injectors; a spawner that finds
+//! another worker less loaded pushes into that worker's own, its *mail*, from
+//! which thieves may take too if it does not get to it.
 
 use super::entry::Entry;
 use crate::fiber::Priority;
@@ -106,13 +108,9 @@ impl Stealers {
     pub(crate) fn len(&self) -> usize {
         self.0.iter().map(Stealer::len).sum()
     }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.iter().all(Stealer::is_empty)
-    }
 }
 
-/// Entries from threads outside the runtime.
+/// Entries that anybody may push and any worker of the runtime take.
 pub(crate) struct Injectors([Injector<Entry>; Priority::LEVELS]);
 
 impl Injectors {
@@ -124,7 +122,26 @@ impl Injectors {
         self.0[level].push(entry);
     }
 
+    /// The oldest entry of the highest level.
+    pub(crate) fn pop(&self) -> Option<Entry> {
+        for level in self.0.iter().rev() {
+            loop {
+                match level.steal() {
+                    Steal::Success(entry) => return Some(entry),
+                    Steal::Empty => break,
+                    Steal::Retry => {}
+                }
+            }
+        }
+        None
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.iter().all(Injector::is_empty)
+    }
+
+    /// How many entries there seem to be.
+    pub(crate) fn len(&self) -> usize {
+        self.0.iter().map(Injector::len).sum()
     }
 }

@@ -3,9 +3,9 @@
 //! | structure            | who pushes           | who pops              | holds                            |
 //! |----------------------|----------------------|-----------------------|----------------------------------|
 //! | [`fifo::Levels`]     | the worker           | the worker            | started fibers; with one worker, all |
-//! | [`inbox::Inbox`]     | anybody              | the worker            | fibers meant for this very worker |
+//! | [`inbox::Inbox`]     | anybody              | the worker            | woken fibers that are pinned to it |
 //! | [`deque::Deques`]    | the worker           | the worker, thieves   | unstarted and migratable fibers   |
-//! | [`deque::Injectors`] | threads outside      | any worker            | unstarted fibers                  |
+//! | [`deque::Injectors`] | anybody              | any worker            | unstarted fibers: from outside, or sent to one worker |
 //!
 //! None of them knows what a fiber does; all carry [`Entry`], a tagged pointer.
 

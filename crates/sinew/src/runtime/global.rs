@@ -4,8 +4,8 @@
 //! process ends with `main`, as it does for detached threads.
 
 use super::runtime::Runtime;
-use crate::sched::core::Shared;
 use crate::sched::current;
+use crate::sched::shared::Shared;
 use crate::sys::process;
 use std::sync::{Arc, OnceLock};
 

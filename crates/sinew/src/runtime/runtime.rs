@@ -6,9 +6,11 @@ use super::{config, overflow, stats};
 use crate::fiber::WaitReason;
 use crate::primitive::Lock;
 use crate::queue::deque::Deques;
-use crate::sched::core::{Core, Lives, MonitorBell, Remote, Settings, Shared};
+use crate::sched::bell::MonitorBell;
+use crate::sched::core::Core;
 use crate::sched::idle::Idle;
 use crate::sched::seam::{Choice, FutexDriver};
+use crate::sched::shared::{Lives, Remote, Settings, Shared};
 use crate::sched::{current, submit};
 use crate::stack::overflow::AltStack;
 use crate::stack::{PoolConfig, StackPool};
@@ -224,6 +226,11 @@ impl Drop for Runtime {
         let Some(threads) = self.threads.take() else {
             return;
         };
+        if process::is_forked() {
+            // Its threads are the parent's; here is nothing to wait for.
+            std::mem::forget((threads, self.shared.clone()));
+            return;
+        }
         let ending = Ending {
             shared: self.shared.clone(),
             threads,

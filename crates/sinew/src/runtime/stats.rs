@@ -1,6 +1,6 @@
 //! What a runtime is doing, in numbers.
 
-use crate::sched::core::Shared;
+use crate::sched::shared::Shared;
 use crate::stack::GuardKind;
 use crate::worker::services;
 use crate::worker::shutdown::{self, Whom};

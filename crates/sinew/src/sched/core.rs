@@ -1,12 +1,6 @@
-//! What a runtime shares and what each worker owns.
+//! What one worker owns: its queues, timers, stacks and blocks.
 //!
-//! | type       | one per | touched by                                               |
-//! |------------|---------|----------------------------------------------------------|
-//! | [`Shared`] | runtime | everybody                                                |
-//! | [`Remote`] | worker  | everybody: what others see of a worker                   |
-//! | [`Core`]   | worker  | its thread alone, from the loop and from fibers on it    |
-//!
-//! Fibers and the loop both reach the core through a raw pointer
+//! Fibers and the worker's loop both reach the core through a raw pointer
 //! (`sched::current`). They run on one thread, so they never touch it at the
 //! same time, but a reference into it must not live across a switch.
 //!
@@ -15,32 +9,23 @@
 //! and no switch happens inside.
 //! Invariant 2 (alive): a core outlives every fiber that runs on it: the loop
 //! drops it after its last switch.
-//! Invariant 3 (counters): each counter of a [`Remote`] is written by its own
-//! worker alone, so a load and a store do for an addition.
 
-use super::idle::Idle;
-use super::seam::{Choice, Clock, Driver};
+use super::seam::Choice;
+use super::shared::{Remote, Shared};
 use crate::fiber::Block;
 use crate::fiber::slab::BlockCache;
-use crate::primitive::{self, AtomicU32, AtomicU64, AtomicUsize, Lock, fence};
 use crate::queue::Entry;
-use crate::queue::deque::{Deques, Injectors, Stealers};
+use crate::queue::deque::{Deques, Injectors};
 use crate::queue::fifo::Levels;
-use crate::queue::inbox::Inbox;
 use crate::queue::level::LevelPicker;
-use crate::stack::{HotStacks, NoStack, StackClass, StackPool};
-use crate::sys::futex;
+use crate::stack::HotStacks;
 use crate::timer::Wheel;
-use crate::util::list::List;
 use crate::util::rng::Rng;
-use crossbeam_utils::CachePadded;
-use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
 use std::collections::VecDeque;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// A fiber woken by the running one, or claimed by a joiner, may run next this
 /// many times in a row before the queues have their turn.
@@ -53,221 +38,6 @@ pub(crate) const NEXT_IN_A_ROW: u32 = 64;
 /// there are both. Taking turns one by one starts nearly all of 100k fibers that
 /// yield ten times before the first ends, each on a fresh stack.
 const STARTED_FIRST: u32 = 15;
-
-/// How a runtime was asked to be.
-pub(crate) struct Settings {
-    pub(crate) name: String,
-    pub(crate) strict_order: bool,
-    pub(crate) class: StackClass,
-}
-
-/// What all workers of a runtime share.
-pub(crate) struct Shared {
-    pub(crate) settings: Settings,
-    pub(crate) remotes: Box<[CachePadded<Remote>]>,
-    pub(crate) injectors: Injectors,
-    pub(crate) idle: Idle,
-    pub(crate) clock: Box<dyn Clock>,
-    pub(crate) stacks: Arc<StackPool>,
-    /// Workers leave their loop.
-    pub(crate) stop: AtomicBool,
-    /// Somebody waits for fibers to end; see `worker::shutdown`.
-    pub(crate) draining: primitive::AtomicBool,
-    /// New fibers are born cancelled: the runtime is ending.
-    pub(crate) cancelling: AtomicBool,
-    /// No new fibers: the runtime has ended.
-    pub(crate) closed: primitive::AtomicBool,
-    /// Spawns from outside that are under way; see `submit::Gate`.
-    pub(crate) entering: AtomicUsize,
-    /// Why the last fiber found no stack, while that lasts.
-    pub(crate) no_stack: Mutex<Option<NoStack>>,
-    /// Mirrors `no_stack.is_some()`, for a look without the lock.
-    pub(crate) out_of_stacks: AtomicBool,
-    /// What threads outside have spawned, and pool threads have finished.
-    pub(crate) outside: Lives,
-    /// Claimed fibers that never got a stack, left by workers that stopped.
-    pub(crate) abandoned: Lock<Vec<Abandoned>>,
-    /// Whoever ends the runtime has looked there for the last time.
-    pub(crate) given_up: AtomicBool,
-    /// Those who wait for fibers to end.
-    pub(crate) drainers: Lock<List>,
-    /// Set while the monitor sleeps; see `worker::monitor`.
-    pub(crate) monitor: MonitorBell,
-    /// The blocking pool and the monitor, which are layers above.
-    pub(crate) services: OnceLock<Box<dyn Any + Send + Sync>>,
-}
-
-/// Where the monitor sleeps while every worker does.
-///
-/// The monitor rings itself in by `ASLEEP` and a fence, then looks once more
-/// whether all workers sleep; a worker leaves the list of sleepers, fences, and
-/// looks at the bell. One of the two sees the other.
-#[derive(Default)]
-pub(crate) struct MonitorBell(pub(crate) AtomicU32);
-
-impl MonitorBell {
-    const AWAKE: u32 = 0;
-    const ASLEEP: u32 = 1;
-    const STOPPED: u32 = 2;
-
-    /// Sleeps for one tick, or until [`MonitorBell::stop`].
-    pub(crate) fn doze(&self, tick: Duration) {
-        if self.0.load(Ordering::Relaxed) == Self::AWAKE {
-            futex::wait(&self.0, Self::AWAKE, Some(tick));
-        }
-    }
-
-    /// Wakes the monitor for good.
-    pub(crate) fn stop(&self) {
-        // A swap: loom knows an order of changes only among read-modify-writes.
-        self.0.swap(Self::STOPPED, Ordering::Relaxed);
-        futex::wake_one(&self.0);
-    }
-
-    /// Wakes the monitor, if it sleeps.
-    pub(crate) fn ring(&self) {
-        // Relaxed: the caller's fence orders it.
-        if self.0.load(Ordering::Relaxed) == Self::ASLEEP && self.change(Self::ASLEEP, Self::AWAKE)
-        {
-            futex::wake_one(&self.0);
-        }
-    }
-
-    /// Sleeps until rung, unless `still` says otherwise after the bell was hung.
-    pub(crate) fn sleep(&self, still: impl FnOnce() -> bool) {
-        if !self.change(Self::AWAKE, Self::ASLEEP) {
-            return; // stopped
-        }
-        // Pairs with the fence of whoever rings.
-        fence(Ordering::SeqCst);
-        if still() {
-            while self.0.load(Ordering::Relaxed) == Self::ASLEEP {
-                futex::wait(&self.0, Self::ASLEEP, None);
-            }
-        } else {
-            // Lost to a ring or a stop: both leave it awake.
-            self.change(Self::ASLEEP, Self::AWAKE);
-        }
-    }
-
-    fn change(&self, from: u32, to: u32) -> bool {
-        // Relaxed: the fences order what matters.
-        self.0
-            .compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok()
-    }
-}
-
-/// A fiber that was claimed for its start and will not start.
-pub(crate) struct Abandoned(pub(crate) NonNull<Block>);
-
-// SAFETY: whoever has it owns the fiber's run; its closure, if it is not
-// `Send`, is never touched again.
-unsafe impl Send for Abandoned {}
-
-/// How many fibers began and ended, as counted in one place.
-#[derive(Default)]
-pub(crate) struct Lives {
-    pub(crate) spawned: AtomicU64,
-    pub(crate) finished: AtomicU64,
-    pub(crate) daemons_spawned: AtomicU64,
-    pub(crate) daemons_finished: AtomicU64,
-}
-
-/// What others see of one worker.
-pub(crate) struct Remote {
-    pub(crate) index: usize,
-    pub(crate) inbox: Inbox,
-    pub(crate) driver: Box<dyn Driver>,
-    /// The thieves' side of the deque; none with one worker.
-    pub(crate) stealers: Option<Stealers>,
-    /// A fiber lies in the deque and nobody was woken for it yet.
-    pub(crate) deferred: AtomicBool,
-    /// A thief saw a lone fiber in the deque and went to sleep.
-    pub(crate) left_behind: AtomicBool,
-    /// Raised when the running fiber has used up its quantum.
-    pub(crate) preempt: AtomicBool,
-    /// A queued fiber's priority was raised: sort the queues again.
-    pub(crate) resort: AtomicBool,
-    /// Unstarted fibers wait here for a stack.
-    pub(crate) starving: AtomicBool,
-    /// The fiber that runs now, for the monitor.
-    pub(crate) current: AtomicPtr<Block>,
-    pub(crate) counters: Counters,
-}
-
-/// What a worker counts (invariant 3).
-#[derive(Default)]
-pub(crate) struct Counters {
-    pub(crate) lives: Lives,
-    pub(crate) switches: AtomicU64,
-    pub(crate) started: AtomicU64,
-    pub(crate) ended: AtomicU64,
-    pub(crate) stolen: AtomicU64,
-    pub(crate) timers: AtomicU64,
-    /// Parks less resumptions; wraps below zero for migratable fibers.
-    pub(crate) parked: AtomicU64,
-    /// Live started fibers + 8 × ready ones, published now and then.
-    pub(crate) load: AtomicU64,
-}
-
-/// Adds to a counter that only this thread writes.
-#[inline]
-pub(crate) fn bump(counter: &AtomicU64, by: u64) {
-    // Relaxed, and no read-modify-write: invariant 3. Readers want a recent
-    // value, not an order.
-    counter.store(
-        counter.load(Ordering::Relaxed).wrapping_add(by),
-        Ordering::Relaxed,
-    );
-}
-
-impl Remote {
-    pub(crate) fn new(index: usize, driver: Box<dyn Driver>, stealers: Option<Stealers>) -> Self {
-        Self {
-            index,
-            inbox: Inbox::new(),
-            driver,
-            stealers,
-            deferred: AtomicBool::new(false),
-            left_behind: AtomicBool::new(false),
-            preempt: AtomicBool::new(false),
-            resort: AtomicBool::new(false),
-            starving: AtomicBool::new(false),
-            current: AtomicPtr::new(ptr::null_mut()),
-            counters: Counters::default(),
-        }
-    }
-}
-
-impl Shared {
-    pub(crate) fn several_workers(&self) -> bool {
-        self.remotes.len() > 1
-    }
-
-    /// Wakes a sleeper to look for work that was just made visible.
-    pub(crate) fn wake_searcher(&self) {
-        if let Some(worker) = self.idle.claim_sleeper() {
-            self.remotes[worker].driver.unpark();
-        }
-    }
-
-    pub(crate) fn wake_all(&self) {
-        for remote in &self.remotes {
-            remote.driver.unpark();
-        }
-    }
-
-    /// The block's `runtime` field: a pointer from which an `Arc` can be made
-    /// again while the runtime is known to be alive.
-    pub(crate) fn tag(self: &Arc<Self>) -> NonNull<()> {
-        let tag = Arc::as_ptr(self).cast_mut().cast();
-        NonNull::new(tag).expect("an Arc is never null")
-    }
-}
-
-// A panic never leaves it half changed: user code runs under none of its locks.
-impl std::panic::RefUnwindSafe for Shared {}
 
 /// Why a fiber left its stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -521,14 +291,43 @@ impl Core {
         let stealers = victim.stealers.as_ref()?;
         self.queues(|queues| {
             let before = queues.deques.len();
-            let entry = queues.deques.steal_from(stealers)?;
+            let stolen = queues.deques.steal_from(stealers);
+            let entry = stolen.or_else(|| queues.deques.take_from(&victim.mail))?;
             Some((entry, 1 + queues.deques.len().saturating_sub(before)))
         })
     }
 
-    /// Takes from the injectors; keeps a batch and answers one.
+    /// Takes a batch from the runtime's injectors; keeps all but one.
     pub(crate) fn take_injected(&self) -> Option<Entry> {
-        self.queues(|queues| queues.deques.take_from(&self.shared.injectors))
+        self.take_batch(&self.shared.injectors)
+    }
+
+    fn take_batch(&self, from: &Injectors) -> Option<Entry> {
+        if from.is_empty() {
+            None
+        } else if self.several {
+            self.queues(|queues| queues.deques.take_from(from))
+        } else {
+            from.pop()
+        }
+    }
+
+    /// Queues what was sent to this worker and, as far as a batch goes, to the
+    /// runtime.
+    pub(crate) fn take_mail(&self) {
+        // With one worker nobody sends it mail, and order matters: all of it.
+        let injectors = &self.shared.injectors;
+        let batches = if self.several { 1 } else { usize::MAX };
+        for _ in 0..batches {
+            match self.take_batch(injectors) {
+                Some(entry) => self.push_stealable(entry),
+                None => break,
+            };
+        }
+        let mail = &self.remote().mail;
+        while let Some(entry) = self.take_batch(mail) {
+            self.push_stealable(entry);
+        }
     }
 
     /// Takes the entry of a fiber that a joiner has just claimed out of this
@@ -598,7 +397,7 @@ impl Core {
         self.queues(|queues| queues.ready.len() + queues.deques.len()) + next
     }
 
-    /// The load as SPEC defines it: live started fibers + 8 × ready ones.
+    /// The load: live started fibers + 8 × ready ones.
     pub(crate) fn load(&self) -> usize {
         self.started_here() + 8 * self.ready()
     }

@@ -5,13 +5,14 @@
 //! address once may use it again: even through `#[inline(never)]` functions, if
 //! it finds out that they are pure. So every access is a function that is never
 //! inlined, contains a compiler barrier, and returns a plain value, never a
-//! reference (a test in `tests/migrate.rs` proves it in a release build with
+//! reference (a test in `tests/api/migrate.rs` proves it in a release build with
 //! LTO).
 //!
 //! Constant-initialised and without destructors, but for the proxy: a read is
 //! one instruction and valid also in a signal handler.
 
-use super::core::{Core, Shared};
+use super::core::Core;
+use super::shared::Shared;
 use crate::fiber::ThreadProxy;
 use std::arch::asm;
 use std::cell::{Cell, OnceCell};

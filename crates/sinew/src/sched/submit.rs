@@ -3,8 +3,8 @@
 //! | what                      | from its own worker          | from elsewhere                    |
 //! |---------------------------|------------------------------|-----------------------------------|
 //! | woken                     | run-next, else private queue | the inbox of its worker           |
-//! | spawned                   | deque; private queue if local| an injector; the inbox with one worker |
-//! | spawned, other less loaded| that worker's inbox          |                                   |
+//! | spawned                   | deque; private queue if local| an injector of the runtime        |
+//! | spawned, other less loaded| that worker's mail           |                                   |
 //!
 //! Waking a thief for a fiber that its spawner joins a moment later is wasted
 //! twice: the wake-up costs a system call, and the thief finds nothing. So a
@@ -12,8 +12,9 @@
 //! its next switch that leaves the fiber behind, or to the monitor's next tick
 //! if it does not switch at all. The first spawn after any other one wakes.
 
-use super::core::{Core, Remote, Shared, bump};
+use super::core::Core;
 use super::current;
+use super::shared::{Remote, Shared, bump};
 use crate::fiber::{Block, Ops, slab};
 use crate::primitive::{self, Ordering, fence};
 use crate::queue::Entry;
@@ -31,7 +32,7 @@ const LEAVE_TO_THIEVES: usize = 64;
 /// How blocks reach this layer.
 pub(crate) static OPS: Ops = Ops { enqueue, recycle };
 
-/// Hands a fiber to a worker from wherever we are.
+/// Hands a woken fiber to its worker from wherever we are.
 ///
 /// # Safety
 ///
@@ -127,19 +128,8 @@ impl Core {
     /// The same, and lets pushers know that this worker is awake.
     pub(crate) fn end_inbox_sleep(&self) {
         self.remote().inbox.take_all(|block| {
-            // SAFETY: what is in the inbox is owned by it, now by us.
-            let fiber = unsafe { block.as_ref() };
-            if fiber.has_context() {
-                bump(&self.remote().counters.parked, u64::MAX);
-                self.requeue(block);
-            } else if fiber.kind().local {
-                fiber.open_for_claim();
-                self.push_private(Entry::fresh(block));
-            } else {
-                fiber.open_for_claim();
-                let waiting = self.push_stealable(Entry::fresh(block));
-                self.offer_to_thieves(waiting);
-            }
+            bump(&self.remote().counters.parked, u64::MAX);
+            self.requeue(block);
         });
     }
 
@@ -287,17 +277,11 @@ pub(crate) unsafe fn submit_new(shared: &Shared, block: NonNull<Block>, placemen
     // SAFETY: as in `enqueue`.
     let core = unsafe { current::core().as_ref() };
     let core = core.filter(|core| std::ptr::eq(&**core.shared(), shared));
+    let level = fiber.priority() as usize;
     count_spawn(shared, core, fiber.kind().daemon);
     let Some(core) = core else {
-        if shared.several_workers() {
-            let level = fiber.priority() as usize;
-            shared.injectors.push(level, Entry::fresh(block));
-            shared.wake_searcher();
-        } else {
-            fiber.close_for_claim();
-            // SAFETY: ours; worker 0 exists.
-            unsafe { mail(&shared.remotes[0], block) };
-        }
+        shared.injectors.push(level, Entry::fresh(block));
+        shared.wake_searcher();
         return;
     };
     if placement == Placement::Here {
@@ -306,9 +290,9 @@ pub(crate) unsafe fn submit_new(shared: &Shared, block: NonNull<Block>, placemen
         return;
     }
     if let Some(other) = core.less_loaded(placement == Placement::Spread) {
-        fiber.close_for_claim();
-        // SAFETY: ours; a worker of this runtime.
-        unsafe { mail(other, block) };
+        other.mail.push(level, Entry::fresh(block));
+        // Leaves a token if it is awake: no need to know.
+        other.driver.unpark();
         return;
     }
     let waiting = core.push_stealable(Entry::fresh(block));

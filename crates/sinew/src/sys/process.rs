@@ -24,6 +24,11 @@ pub(crate) fn watch_forks() {
     });
 }
 
+/// Whether this process was forked after a runtime had started.
+pub(crate) fn is_forked() -> bool {
+    FORKED.load(Ordering::Relaxed)
+}
+
 /// Panics in a process that was forked after a runtime had started.
 #[inline]
 pub(crate) fn assert_not_forked() {

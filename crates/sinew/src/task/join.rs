@@ -4,7 +4,7 @@ use super::fiber::Fiber;
 use crate::error::JoinError;
 use crate::fiber::{BlockRef, Detached, TakeOutcome, WaitReason, release};
 use crate::queue::Entry;
-use crate::sched::current;
+use crate::sched::{current, switch};
 use crate::wait::end::{self, TaskWaiter};
 use crate::wait::{Deadline, WaitOutcome, WaitSpec};
 use std::fmt;
@@ -140,7 +140,7 @@ impl<T> JoinHandle<T> {
         if self.is_finished() {
             return true;
         }
-        crate::sched::switch::assert_may_wait();
+        switch::assert_may_wait();
         self.run_next_here();
         let spec = WaitSpec::new(WaitReason::Join, at).lending_to(&self.block);
         if deadline.is_none() {
@@ -161,6 +161,11 @@ impl<T> JoinHandle<T> {
             return;
         };
         let block = &*self.block;
+        if let Some(me) = switch::running() {
+            // So that it may run before what is less urgent than us.
+            // SAFETY: the running fiber is alive.
+            end::lend_priority(unsafe { me.as_ref() }, block);
+        }
         let ours = block.runtime() == core.shared().tag().as_ptr();
         if !ours || core.current.get().is_null() || block.is_claimed() || !core.may_run_next() {
             return;

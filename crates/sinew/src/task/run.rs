@@ -3,7 +3,7 @@
 use super::spawn::{Request, cannot_spawn, spawn_on};
 use crate::error::{Failure, JoinError};
 use crate::runtime::Runtime;
-use crate::sched::core::Shared;
+use crate::sched::shared::Shared;
 use std::panic::{Location, resume_unwind};
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 use super::join::{JoinHandle, LocalJoinHandle};
 use crate::fiber::{Birth, BlockRef, Kind, Priority, taker};
 use crate::runtime::{Handle, Runtime, shared_for_spawn};
-use crate::sched::core::Shared;
+use crate::sched::shared::Shared;
 use crate::sched::submit::{self, Gate, OPS, Placement};
 use crate::sched::{current, switch};
 use crate::stack::StackClass;

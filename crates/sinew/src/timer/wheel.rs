@@ -207,7 +207,7 @@ impl fmt::Debug for TimerNode {
 /// The timers of one worker.
 ///
 /// Dropping it touches no node: those still armed are on stacks that were given
-/// up (SPEC rule 3), and nobody will cancel them.
+/// up (a started stack is never cut off), and nobody will cancel them.
 pub(crate) struct Wheel {
     /// `LEVELS * SLOTS` list heads, 9 KiB, level by level. A raw allocation and
     /// not a `Box`, for nodes point to heads, and moving a box would claim that

@@ -15,7 +15,7 @@
 use super::outcome::WaitOutcome;
 use super::waiter::{WaitSpec, Waiter, wait};
 use crate::fiber::{Audience, Block};
-use crate::sched::core::{Remote, Shared};
+use crate::sched::shared::{Remote, Shared};
 use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};

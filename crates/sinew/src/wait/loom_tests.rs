@@ -280,10 +280,9 @@ impl Worker {
 }
 
 fn a_fiber_waits(cancel: bool, timer: bool) {
-    // A waker with a lock, a canceller, and a worker that sleeps: bounded to
-    // stay within a minute.
+    // A waker with a lock, a canceller, and a worker that sleeps: bounded.
     let mut model = Builder::new();
-    model.preemption_bound = Some(if cancel { 2 } else { 4 });
+    model.preemption_bound = cancel.then_some(4);
     model.check(move || {
         let shared = Arc::new((Post::new(), Worker::new(), fiber()));
         let (post, worker, fiber) = &*shared;
@@ -353,8 +352,9 @@ impl Ending {
 
 #[test]
 fn an_owner_and_a_listed_waiter_both_see_the_outcome_of_a_fiber_that_ends() {
+    // Two waiters that sleep, and a lock: bounded.
     let mut model = Builder::new();
-    model.preemption_bound = Some(3);
+    model.preemption_bound = Some(4);
     model.check(|| {
         let ending = Ending::new();
         let worker = thread::spawn({

@@ -47,7 +47,7 @@ pub(crate) unsafe fn run_to_completion(fiber: &Block, begin: Begin) {
 pub(crate) unsafe fn publish_outcome(fiber: &Block) {
     let audience = match fiber.state().complete() {
         Completed::ForHandle(audience) => audience,
-        Completed::ForNobody(audience) => {
+        Completed::OutcomeIsOurs => {
             // SAFETY: no handle: the outcome is ours (state, invariant 4).
             let dropped = catch_unwind(AssertUnwindSafe(|| unsafe {
                 (fiber.table().drop_outcome)(fiber.slot());
@@ -58,7 +58,7 @@ pub(crate) unsafe fn publish_outcome(fiber: &Block) {
             if let Err(payload) = dropped {
                 std::mem::forget(payload);
             }
-            audience
+            fiber.state().complete_empty()
         }
     };
     if !audience.list {

@@ -5,11 +5,13 @@
 use super::pool::give_up;
 use super::shutdown::{Whom, alive, drain, poke};
 use crate::fiber::{Birth, Block, Kind, Ops, Priority};
-use crate::primitive::{AtomicBool, AtomicUsize, Lock, Ordering};
+use crate::primitive::{AtomicBool, AtomicU64, AtomicUsize, Lock, Ordering};
 use crate::queue::deque::Injectors;
-use crate::sched::core::{Lives, MonitorBell, Remote, Settings, Shared, bump};
+use crate::sched::bell::MonitorBell;
 use crate::sched::idle::Idle;
 use crate::sched::seam::{Driver, FutexDriver};
+use crate::sched::submit::{Gate, close};
+use crate::sched::shared::{Lives, Remote, Settings, Shared, bump};
 use crate::stack::{Given, HotStacks, PoolConfig, Stack, StackClass, StackPool};
 use crate::timer::RealClock;
 use crate::util::list::List;
@@ -86,31 +88,46 @@ struct World {
     ended: [Plain<bool>; 2],
     /// A stand-in for the deque with the one child: 0 none, 1 queued, 2 taken.
     child: AtomicUsize,
+    /// Whose end is awaited; if it is everybody's, parent and child are daemons.
+    whom: Whom,
 }
 
 impl World {
-    fn new(workers: usize) -> Arc<Self> {
+    fn new(workers: usize, whom: Whom) -> Arc<Self> {
         Arc::new(Self {
             shared: shared(workers),
             ended: [Plain::new(false), Plain::new(false)],
             child: AtomicUsize::new(0),
+            whom,
         })
     }
 
-    fn lives(&self, worker: usize) -> &Lives {
-        &self.shared.remotes[worker].counters.lives
+    fn spawned(&self, worker: usize) -> &AtomicU64 {
+        let lives = &self.shared.remotes[worker].counters.lives;
+        match self.whom {
+            Whom::NonDaemons => &lives.spawned,
+            Whom::All => &lives.daemons_spawned,
+        }
+    }
+
+    fn finished(&self, worker: usize) -> &AtomicU64 {
+        let lives = &self.shared.remotes[worker].counters.lives;
+        match self.whom {
+            Whom::NonDaemons => &lives.finished,
+            Whom::All => &lives.daemons_finished,
+        }
     }
 
     /// The end of fiber number `which` on `worker`, as `run::finish`.
     fn finish(&self, worker: usize, which: usize) {
         self.ended[which].set(true);
-        let finished = &self.lives(worker).finished;
+        let finished = self.finished(worker);
         finished.store(finished.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
     /// Counts and queues a child, as `submit_new`.
     fn spawn_child(&self, worker: usize) {
-        bump(&self.lives(worker).spawned, 1);
+        bump(self.spawned(worker), 1);
         self.child.store(1, Ordering::Release);
     }
 
@@ -133,46 +150,41 @@ impl World {
     }
 
     fn drain(&self) {
-        assert!(drain(
-            &self.shared,
-            Whom::NonDaemons,
-            None,
-            Location::caller()
-        ));
+        assert!(drain(&self.shared, self.whom, None, Location::caller()));
     }
 }
 
 #[test]
 fn nobody_is_alive_only_when_a_parent_and_the_child_it_spawned_have_ended() {
-    loom::model(|| {
-        let world = World::new(2);
-        bump(&world.lives(0).spawned, 1); // the parent
-        let parent = thread::spawn({
-            let world = world.clone();
-            move || {
-                world.spawn_child(0);
-                world.finish(0, 0);
-            }
-        });
-        let thief = thread::spawn({
-            let world = world.clone();
-            move || world.try_run_child(1)
-        });
-        for whom in [Whom::NonDaemons, Whom::All] {
+    for whom in [Whom::NonDaemons, Whom::All] {
+        loom::model(move || {
+            let world = World::new(2, whom);
+            bump(world.spawned(0), 1); // the parent
+            let parent = thread::spawn({
+                let world = world.clone();
+                move || {
+                    world.spawn_child(0);
+                    world.finish(0, 0);
+                }
+            });
+            let thief = thread::spawn({
+                let world = world.clone();
+                move || world.try_run_child(1)
+            });
             if alive(&world.shared, whom) == 0 {
                 assert!(world.ended[0].get() && world.ended[1].get());
             }
-        }
-        parent.join().unwrap();
-        thief.join().unwrap();
-    });
+            parent.join().unwrap();
+            thief.join().unwrap();
+        });
+    }
 }
 
 #[test]
 fn a_drain_returns_when_the_last_fiber_has_ended_and_sees_what_it_did() {
     loom::model(|| {
-        let world = World::new(1);
-        bump(&world.lives(0).spawned, 1);
+        let world = World::new(1, Whom::NonDaemons);
+        bump(world.spawned(0), 1);
         let worker = thread::spawn({
             let world = world.clone();
             move || {
@@ -190,9 +202,9 @@ fn a_drain_returns_when_the_last_fiber_has_ended_and_sees_what_it_did() {
 fn a_drain_returns_when_a_child_spawned_by_a_finishing_fiber_has_ended_elsewhere() {
     // Two workers, a drainer that sleeps, and a lock: bounded to stay within
     // a minute.
-    bounded(2).check(|| {
-        let world = World::new(2);
-        bump(&world.lives(0).spawned, 1);
+    bounded(3).check(|| {
+        let world = World::new(2, Whom::NonDaemons);
+        bump(world.spawned(0), 1);
         let parent = thread::spawn({
             let world = world.clone();
             move || {
@@ -218,9 +230,9 @@ fn a_drain_returns_when_a_child_spawned_by_a_finishing_fiber_has_ended_elsewhere
 
 #[test]
 fn of_two_who_drain_neither_sleeps_for_ever() {
-    bounded(3).check(|| {
-        let world = World::new(1);
-        bump(&world.lives(0).spawned, 1);
+    bounded(4).check(|| {
+        let world = World::new(1, Whom::NonDaemons);
+        bump(world.spawned(0), 1);
         let worker = thread::spawn({
             let world = world.clone();
             move || {
@@ -236,6 +248,32 @@ fn of_two_who_drain_neither_sleeps_for_ever() {
         assert!(world.ended[0].get());
         worker.join().unwrap();
         other.join().unwrap();
+    });
+}
+
+/// The gate of `sched::submit`, and who closes it.
+#[test]
+fn whoever_was_let_into_a_runtime_has_queued_its_fiber_before_the_workers_stop() {
+    loom::model(|| {
+        let shared = std::sync::Arc::new(shared(1));
+        let queued = Arc::new(Plain::new(false));
+        let outsider = thread::spawn({
+            let (shared, queued) = (shared.clone(), queued.clone());
+            move || {
+                let gate = Gate::enter(&shared);
+                if gate.is_some() {
+                    queued.set(true);
+                    shared.outside.spawned.fetch_add(1, Ordering::Relaxed);
+                }
+                drop(gate);
+            }
+        });
+        close(&shared);
+        // What is here now is all there will be.
+        let counted = alive(&shared, Whom::All) == 1;
+        assert_eq!(queued.get(), counted);
+        outsider.join().unwrap();
+        assert_eq!(queued.get(), counted);
     });
 }
 
@@ -256,7 +294,7 @@ impl Drop for Effect {
 #[test]
 fn a_drain_returns_when_the_last_task_of_the_pool_has_ended() {
     loom::model(|| {
-        let world = World::new(1);
+        let world = World::new(1, Whom::NonDaemons);
         let block = Arc::new(Block::vacant());
         let birth = Birth {
             runtime: NonNull::dangling(),
@@ -293,16 +331,6 @@ fn a_drain_returns_when_the_last_task_of_the_pool_has_ended() {
 
 const CLASS: StackClass = StackClass::SMALLEST;
 
-/// Whom a worker that begins to starve wakes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Wakes {
-    /// Everybody, whenever it begins to.
-    Everybody,
-    /// Everybody, unless another one has starved just before: what `run::starve`
-    /// does, and a bug.
-    EverybodyTheFirstTime,
-}
-
 /// Workers that share a pool: the pool and the hot stacks are the real ones,
 /// the rest follows `worker::run`.
 struct Kitchen {
@@ -316,14 +344,13 @@ struct Kitchen {
     over: AtomicBool,
     /// What a fiber left on its stack.
     payload: Plain<u32>,
-    wakes: Wakes,
 }
 
 impl Kitchen {
-    fn new(stacks: usize, wakes: Wakes) -> Arc<Self> {
+    fn new() -> Arc<Self> {
         Arc::new(Self {
             pool: std::sync::Arc::new(StackPool::new(PoolConfig {
-                max_stacks: Some(stacks),
+                max_stacks: Some(1),
                 ..PoolConfig::default()
             })),
             drivers: std::array::from_fn(|_| FutexDriver::new()),
@@ -331,7 +358,6 @@ impl Kitchen {
             no_stack: Lock::new(false),
             over: AtomicBool::new(false),
             payload: Plain::new(0),
-            wakes,
         })
     }
 
@@ -363,12 +389,9 @@ impl Kitchen {
         self.pool.begin_starving();
         let mut stack = hot.take(CLASS).ok();
         if stack.is_none() {
-            let mut no_stack = self.no_stack.lock();
-            let first = !std::mem::replace(&mut *no_stack, true);
-            drop(no_stack);
-            if first || self.wakes == Wakes::Everybody {
-                self.wake_all();
-            }
+            *self.no_stack.lock() = true;
+            // Each time: not only when `no_stack` was not set before.
+            self.wake_all();
         }
         loop {
             // `look_around`, as far as it feeds the starved.
@@ -408,29 +431,28 @@ impl Kitchen {
         }
     }
 
-    fn end(&self) {
+    /// A worker that needs the stack which another one gives.
+    fn starve_and_end(&self, worker: usize) {
+        let mut hot = self.hot();
+        let stack = self.take(worker, &mut hot);
+        assert_eq!(self.payload.get(), 1);
+        self.payload.set(2);
         self.over.store(true, Ordering::Relaxed);
         self.wake_all();
+        let _ = hot.give(stack);
+        drop(ManuallyDrop::into_inner(hot));
     }
 }
 
 #[test]
 fn a_stack_that_comes_back_while_a_worker_starves_reaches_it() {
-    bounded(4).check(|| {
-        let kitchen = Kitchen::new(1, Wakes::Everybody);
+    loom::model(|| {
+        let kitchen = Kitchen::new();
         let mut hot = kitchen.hot();
         let stack = hot.take(CLASS).unwrap();
         let starving = thread::spawn({
             let kitchen = kitchen.clone();
-            move || {
-                let mut hot = kitchen.hot();
-                let stack = kitchen.take(1, &mut hot);
-                assert_eq!(kitchen.payload.get(), 1);
-                kitchen.payload.set(2);
-                kitchen.end();
-                let _ = hot.give(stack);
-                drop(ManuallyDrop::into_inner(hot));
-            }
+            move || kitchen.starve_and_end(1)
         });
         kitchen.give_and_sleep(0, &mut hot, stack);
         starving.join().unwrap();
@@ -439,9 +461,11 @@ fn a_stack_that_comes_back_while_a_worker_starves_reaches_it() {
 }
 
 /// Worker 0 has just been fed, worker 1 starves next, worker 2 has the stack.
-fn one_ends_to_starve_while_another_begins(wakes: Wakes) {
-    bounded(2).check(move || {
-        let kitchen = Kitchen::new(1, wakes);
+#[test]
+fn a_worker_that_begins_to_starve_when_another_ends_gets_the_stack_of_a_third() {
+    // Three workers, two of which sleep, and two locks: bounded.
+    bounded(3).check(|| {
+        let kitchen = Kitchen::new();
         let mut hot = kitchen.hot();
         let stack = hot.take(CLASS).unwrap();
         kitchen.starving[0].store(true, Ordering::Relaxed);
@@ -453,30 +477,11 @@ fn one_ends_to_starve_while_another_begins(wakes: Wakes) {
         });
         let starving = thread::spawn({
             let kitchen = kitchen.clone();
-            move || {
-                let mut hot = kitchen.hot();
-                let stack = kitchen.take(1, &mut hot);
-                assert_eq!(kitchen.payload.get(), 1);
-                kitchen.payload.set(2);
-                kitchen.end();
-                let _ = hot.give(stack);
-                drop(ManuallyDrop::into_inner(hot));
-            }
+            move || kitchen.starve_and_end(1)
         });
         kitchen.give_and_sleep(2, &mut hot, stack);
         fed.join().unwrap();
         starving.join().unwrap();
         drop(ManuallyDrop::into_inner(hot));
     });
-}
-
-#[test]
-fn a_worker_that_begins_to_starve_when_another_ends_gets_the_stack_of_a_third() {
-    one_ends_to_starve_while_another_begins(Wakes::Everybody);
-}
-
-#[test]
-#[ignore = "a bug of run::starve as it is: deadlocks, and loom then aborts"]
-fn a_worker_that_wakes_nobody_when_it_begins_to_starve_gets_the_stack_of_a_third() {
-    one_ends_to_starve_while_another_begins(Wakes::EverybodyTheFirstTime);
 }

@@ -15,7 +15,7 @@
 
 use super::run::wake_starving;
 use crate::fiber::{Block, slab};
-use crate::sched::core::{Remote, Shared};
+use crate::sched::shared::{Remote, Shared};
 use crate::stack::{Given, Trim};
 use std::panic::Location;
 use std::sync::Arc;
@@ -162,11 +162,11 @@ fn observe(
     // Relaxed throughout: hints that the next tick corrects.
     let has_lone = remote.left_behind.swap(false, Ordering::Relaxed)
         | remote.deferred.swap(false, Ordering::Relaxed);
-    if has_lone && remote.stealers.as_ref().is_some_and(|s| !s.is_empty()) {
-        shared.wake_searcher();
-    }
     let switches = remote.counters.switches.load(Ordering::Relaxed);
     let running = !remote.current.load(Ordering::Relaxed).is_null();
+    if has_lone && remote.stealable() > 0 {
+        shared.wake_searcher();
+    }
     if switches != watch.switches || !running {
         *watch = Watch {
             switches,
@@ -176,6 +176,9 @@ fn observe(
         return;
     }
     let running_for = now - watch.since;
+    if running_for >= TICK && remote.stealable() > 0 {
+        shared.wake_searcher(); // it does not get to them
+    }
     if running_for >= settings.quantum {
         remote.preempt.store(true, Ordering::Relaxed);
     }

@@ -4,8 +4,9 @@ use super::first_frame::first_frame;
 use super::{search, shutdown, sleep};
 use crate::fiber::{Block, Context, Park, release};
 use crate::queue::Entry;
-use crate::sched::core::{Abandoned, Core, Intent, Shared, bump};
+use crate::sched::core::{Core, Intent};
 use crate::sched::current;
+use crate::sched::shared::{Abandoned, Shared, bump};
 use crate::stack::{Given, NoStack, Stack};
 use crate::sys::log::log;
 use crate::sys::process;
@@ -33,6 +34,11 @@ pub(crate) fn run(core: &Core) {
         if until_look == 0 {
             until_look = LOOK_AROUND;
             look_around(core);
+        }
+        // Relaxed: a hint, looked at again and again.
+        if core.remote().resort.load(Ordering::Relaxed) {
+            core.remote().resort.store(false, Ordering::Relaxed);
+            core.resort();
         }
         let mut entry = core.next_own();
         if entry.is_none() {
@@ -73,12 +79,8 @@ fn leave_behind(core: &Core) {
         .map(Abandoned)
         .collect();
     core.end_inbox_sleep();
-    loop {
-        let entry = core.next_own().or_else(|| {
-            let injected = core.several().then(|| core.take_injected());
-            injected.flatten()
-        });
-        let Some(entry) = entry else { break };
+    core.take_mail();
+    while let Some(entry) = core.next_own().or_else(|| core.take_injected()) {
         let block = entry.block();
         // SAFETY: the entry owns the fiber, or a reference to its block.
         let fiber = unsafe { block.as_ref() };
@@ -105,20 +107,11 @@ fn look_around(core: &Core) {
     if core.with_wheel(|wheel| wheel.len()) > 0 {
         fire_timers(core);
     }
-    // Relaxed: hints, looked at again and again.
-    if remote.resort.load(Ordering::Relaxed) {
-        remote.resort.store(false, Ordering::Relaxed);
-        core.resort();
-    }
     if core.shared().stacks.is_starving() {
         relieve(core);
     }
+    core.take_mail();
     if core.several() {
-        if !core.shared().injectors.is_empty() {
-            if let Some(entry) = core.take_injected() {
-                core.push_stealable(entry);
-            }
-        }
         search::even_out(core);
     }
     core.publish_load();

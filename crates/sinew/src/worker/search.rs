@@ -6,7 +6,8 @@
 //! taking it costs both workers more than it brings.
 
 use crate::queue::Entry;
-use crate::sched::core::{Core, Remote, bump};
+use crate::sched::core::Core;
+use crate::sched::shared::{Remote, bump};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -52,11 +53,7 @@ fn look(core: &Core) -> Look {
             continue;
         }
         let remote = &*remotes[victim];
-        match remote
-            .stealers
-            .as_ref()
-            .map_or(0, |stealers| stealers.len())
-        {
+        match remote.stealable() {
             0 => {}
             1 => lone = Look::Lone(victim, switches(remote)),
             _ => {
@@ -105,10 +102,7 @@ pub(crate) fn even_out(core: &Core) {
     }
     // Relaxed: a hint, published now and then.
     let theirs = victim.counters.load.load(Ordering::Relaxed) as usize;
-    let waiting = victim
-        .stealers
-        .as_ref()
-        .map_or(0, |stealers| stealers.len());
+    let waiting = victim.stealable();
     if waiting >= 2 && 2 * core.load() < theirs {
         if let Some(entry) = steal(core, victim) {
             core.push_stealable(entry);
@@ -132,7 +126,7 @@ fn switches(remote: &Remote) -> u64 {
 /// thief for it should that worker not get to it.
 pub(crate) fn others_have_work(core: &Core) -> bool {
     let shared = core.shared();
-    if !shared.injectors.is_empty() {
+    if !shared.injectors.is_empty() || !core.remote().mail.is_empty() {
         return true;
     }
     let mut several = false;
@@ -140,11 +134,7 @@ pub(crate) fn others_have_work(core: &Core) -> bool {
         if remote.index == core.index() {
             continue;
         }
-        match remote
-            .stealers
-            .as_ref()
-            .map_or(0, |stealers| stealers.len())
-        {
+        match remote.stealable() {
             0 => {}
             // Relaxed: the monitor looks at the deque itself.
             1 => remote.left_behind.store(true, Ordering::Relaxed),

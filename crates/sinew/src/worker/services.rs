@@ -1,7 +1,7 @@
 //! What a runtime has besides its workers, reached from below through `Shared`.
 
 use super::pool::Pool;
-use crate::sched::core::Shared;
+use crate::sched::shared::Shared;
 use std::sync::Arc;
 
 /// The pool; the monitor needs nothing from others.

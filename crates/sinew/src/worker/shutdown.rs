@@ -26,7 +26,7 @@
 use super::first_frame::publish_outcome;
 use crate::fiber::{BlockRef, WaitReason, release, slab};
 use crate::primitive::{Ordering, fence};
-use crate::sched::core::{Abandoned, Lives, Shared};
+use crate::sched::shared::{Abandoned, Lives, Shared};
 use crate::wait::{Deadline, WaitOutcome, WaitSpec, Waiter, wait};
 use std::panic::Location;
 use std::pin::pin;

@@ -36,7 +36,7 @@ pub(crate) fn sleep(core: &Core, searching: bool) -> bool {
     if shared.draining.load(Ordering::Relaxed) {
         shutdown::poke(shared);
     }
-    let something = (core.several() && search::others_have_work(core))
+    let something = search::others_have_work(core)
         || shared.stop.load(Ordering::Relaxed)
         || !remote.inbox.try_sleep();
     if !something {

@@ -112,7 +112,7 @@ fn thread_locals_are_shared_by_the_fibers_of_a_worker() {
 fn spawning_locally_off_a_fiber_panics() {
     let _watch = watch();
     let refused = std::panic::catch_unwind(|| {
-        let _ = sinew::spawn_local(|| ());
+        drop(sinew::spawn_local(|| ()));
     });
     let payload = refused.unwrap_err();
     let text = payload.downcast_ref::<&str>().copied().unwrap_or_default();
@@ -120,7 +120,7 @@ fn spawning_locally_off_a_fiber_panics() {
     // A pool thread is no worker either.
     runtime(1).run(|| {
         let job = sinew::spawn_blocking(|| {
-            let _ = sinew::spawn_local(|| ());
+            drop(sinew::spawn_local(|| ()));
         });
         assert!(job.join().unwrap_err().is_panic());
     });

@@ -352,7 +352,6 @@ fn a_spread_fiber_goes_to_the_less_loaded_worker() {
 }
 
 #[test]
-#[ignore = "hangs: nobody takes unstarted fibers out of the inbox of a busy worker"]
 fn an_unstarted_fiber_sent_to_a_worker_that_turns_busy_is_run_by_an_idle_one() {
     let _watch = watch();
     let runtime = crate::harness::runtime(2);

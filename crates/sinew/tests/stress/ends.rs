@@ -192,7 +192,7 @@ fn runtimes_in_runtimes_end_at_any_moment() {
                         drop(inner.spawn(move || body(next, 1)));
                     }
                     if own.chance(3) {
-                        let _ = inner.run(|| ());
+                        inner.run(|| ());
                     }
                     inner.shutdown_timeout(LONG).unwrap();
                 })

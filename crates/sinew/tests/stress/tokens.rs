@@ -56,7 +56,7 @@ fn no_token_is_lost_in_a_storm_of_fibers_and_threads() {
         let fibers: Arc<Vec<Fiber>> = Arc::new(owners.iter().map(|owner| owner.fiber()).collect());
         let pay = |mut own: Rng, fibers: Arc<Vec<Fiber>>, purses: Arc<Vec<Purse>>| {
             move || {
-                let mut left = vec![EACH; OWNERS];
+                let mut left = [EACH; OWNERS];
                 while left.iter().any(|left| *left > 0) {
                     let i = own.below(OWNERS as u64) as usize;
                     if left[i] > 0 {
