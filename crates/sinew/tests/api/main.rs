@@ -21,6 +21,7 @@ mod order;
 mod panics;
 mod park;
 mod priority;
+mod review;
 mod runtime;
 mod safepoint;
 mod shutdown;

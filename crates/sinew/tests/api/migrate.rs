@@ -1,8 +1,10 @@
 //! Fibers that change threads after they started.
 //!
-//! Meaningful above all with optimisation and LTO, where a compiler may keep
-//! the address of a thread-local across a suspension:
-//! `cargo test --release --test api migrate` (the release profile has fat LTO).
+//! That the runtime's own thread-locals are read anew after a hop matters with
+//! optimisation and LTO, and shows only where the compiler keeps the address of
+//! a thread-local: not in an executable for x86-64, but in a shared object. So
+//! the last test, which is for CI, builds and loads one:
+//! `cargo test -p sinew --test api migrate -- --include-ignored`.
 
 use crate::harness::{Gate, runtime, watch};
 use sinew::{Builder, JoinHandle};
@@ -194,4 +196,40 @@ fn a_migratable_fiber_that_unwinds_may_suspend_and_hop() {
             assert!(!fiber.join().unwrap());
         }
     });
+}
+
+unsafe extern "C" {
+    fn dlopen(path: *const std::ffi::c_char, flags: i32) -> *mut std::ffi::c_void;
+    fn dlsym(
+        library: *mut std::ffi::c_void,
+        name: *const std::ffi::c_char,
+    ) -> *mut std::ffi::c_void;
+}
+
+#[test]
+#[ignore = "builds a shared object with fat LTO, which takes a minute; a step of CI runs it"]
+fn in_a_shared_object_with_lto_no_thread_local_s_address_is_kept_over_a_hop() {
+    const NOW: i32 = 2;
+    let fixture = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/fixtures/hops/Cargo.toml"
+    );
+    let target = concat!(env!("CARGO_TARGET_TMPDIR"), "/hops");
+    let built = std::process::Command::new(env!("CARGO"))
+        .args(["build", "--release", "--manifest-path", fixture])
+        .args(["--target-dir", target])
+        .status()
+        .unwrap();
+    assert!(built.success());
+    let path = std::ffi::CString::new(format!("{target}/release/libhops.so")).unwrap();
+    let _watch = watch();
+    // SAFETY: a library that we just built, never closed; `hops` has that type.
+    let answer = unsafe {
+        let library = dlopen(path.as_ptr(), NOW);
+        assert!(!library.is_null());
+        let hops = dlsym(library, c"hops".as_ptr());
+        assert!(!hops.is_null());
+        std::mem::transmute::<*mut std::ffi::c_void, extern "C" fn() -> i32>(hops)()
+    };
+    assert_eq!(answer, 0, "see the codes in tests/fixtures/hops");
 }

@@ -1,0 +1,175 @@
+//! Bugs that a review found: each with the program that showed it.
+
+use crate::harness::{runtime, watch};
+use sinew::{Priority, Runtime};
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
+use std::time::Duration;
+
+/// Whether `wait` panicked with the text of `no_suspend`.
+fn refused(wait: impl FnOnce()) -> bool {
+    let payload = catch_unwind(AssertUnwindSafe(|| sinew::no_suspend(wait))).unwrap_err();
+    let text = payload.downcast_ref::<&str>().copied().map(String::from);
+    let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+    text.is_some_and(|text| text.contains("no_suspend"))
+}
+
+#[test]
+fn a_refused_wait_leaves_nothing_behind_that_others_could_touch() {
+    let _watch = watch();
+    for workers in [1, 2] {
+        runtime(workers).run(|| {
+            let ran = AtomicBool::new(false);
+            let (sleeping, joined) = (sinew::spawn(sinew::park), sinew::spawn(sinew::park));
+            let (fiber, detached) = (sleeping.fiber(), joined.fiber());
+            let mut joined = Some(joined);
+            let inner = Runtime::builder().workers(1).build().unwrap();
+            assert!(refused(|| sinew::blocking(
+                || ran.store(true, Ordering::Relaxed)
+            )));
+            assert!(refused(|| fiber.wait().unwrap()));
+            assert!(refused(|| joined.take().unwrap().join().unwrap()));
+            assert!(refused(|| sinew::sleep(Duration::from_secs(3600)).unwrap()));
+            assert!(refused(|| sinew::park_timeout(Duration::from_secs(3600))));
+            assert!(refused(|| inner.run(|| ran.store(true, Ordering::Relaxed))));
+            assert!(refused(|| sinew::block_on(std::future::pending::<()>())));
+            assert!(refused(sinew::yield_now));
+            // Whatever was left behind would be touched by these.
+            fiber.unpark();
+            sleeping.join().unwrap();
+            detached.unpark();
+            detached.wait().unwrap();
+            for _ in 0..100 {
+                sinew::spawn(|| ()).join().unwrap();
+                sinew::sleep(Duration::from_micros(10)).unwrap();
+            }
+            drop(inner);
+            assert!(!ran.load(Ordering::Relaxed), "a refused closure ran");
+        });
+    }
+}
+
+#[test]
+fn an_unpark_from_outside_may_race_with_the_end_of_the_runtime() {
+    let _watch = watch();
+    for round in 0..300 {
+        let rt = runtime(1 + round % 2);
+        let parked = rt.spawn(|| sinew::park_timeout(Duration::from_micros(50)));
+        let fiber = parked.fiber();
+        let friend = std::thread::spawn(move || fiber.unpark());
+        parked.join().unwrap();
+        drop(rt);
+        friend.join().unwrap();
+    }
+}
+
+#[test]
+fn a_priority_may_be_lent_to_a_fiber_of_a_runtime_that_ends() {
+    let _watch = watch();
+    let ours = runtime(1);
+    for _ in 0..200 {
+        let theirs = runtime(1);
+        let target = theirs.spawn(sinew::yield_now).fiber();
+        let builder = sinew::Builder::new().priority(Priority::Critical);
+        let waiter = builder
+            .spawn_on(&ours.handle(), move || target.wait())
+            .unwrap();
+        drop(theirs);
+        waiter.join().unwrap().unwrap();
+    }
+}
+
+/// A waker whose clone yields: user code that must not run under a lock.
+fn yielding_waker() -> Waker {
+    fn clone(_: *const ()) -> RawWaker {
+        for _ in 0..3 {
+            sinew::yield_now();
+        }
+        RawWaker::new(std::ptr::null(), &TABLE)
+    }
+    static TABLE: RawWakerVTable = RawWakerVTable::new(clone, |_| (), |_| (), |_| ());
+    // SAFETY: the functions do nothing with the pointer.
+    unsafe { Waker::from_raw(RawWaker::new(std::ptr::null(), &TABLE)) }
+}
+
+#[test]
+fn a_waker_that_yields_when_cloned_blocks_nobody() {
+    let _watch = watch();
+    for workers in [1, 2] {
+        runtime(workers).run(|| {
+            let mut handle = sinew::spawn(|| {
+                for _ in 0..4 {
+                    sinew::yield_now();
+                }
+                7
+            });
+            let poll = |handle: &mut sinew::JoinHandle<i32>, waker: &Waker| {
+                Pin::new(handle).poll(&mut Context::from_waker(waker))
+            };
+            let first = poll(&mut handle, Waker::noop());
+            if first.is_pending() && poll(&mut handle, &yielding_waker()).is_pending() {
+                assert_eq!(handle.join().unwrap(), 7);
+            }
+        });
+    }
+}
+
+#[test]
+fn a_name_with_a_nul_byte_is_refused_by_build() {
+    let error = Runtime::builder().name("a\0b").build().unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+}
+
+#[test]
+fn whoever_joins_a_fiber_that_was_still_queued_at_the_end_is_told() {
+    let _watch = watch();
+    for workers in [1, 2] {
+        let rt = runtime(workers);
+        let release = Arc::new(AtomicBool::new(false));
+        let busy = Arc::new(AtomicUsize::new(0));
+        let hogs: Vec<_> = (0..workers)
+            .map(|_| {
+                let (release, busy) = (release.clone(), busy.clone());
+                rt.spawn(move || {
+                    busy.fetch_add(1, Ordering::Relaxed);
+                    while !release.load(Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                })
+            })
+            .collect();
+        while busy.load(Ordering::Relaxed) < workers {
+            std::thread::yield_now();
+        }
+        let queued: Vec<_> = (0..100).map(|_| rt.spawn(|| ())).collect();
+        let error = rt.shutdown_timeout(Duration::ZERO).unwrap_err();
+        assert!(error.leaked().len() >= workers, "{error}");
+        release.store(true, Ordering::Relaxed);
+        for hog in hogs {
+            hog.join().unwrap();
+        }
+        for fiber in queued {
+            assert!(!fiber.join().unwrap_err().is_panic());
+        }
+    }
+}
+
+#[test]
+fn a_poll_after_the_end_is_ready_whichever_waker_it_brings() {
+    let _watch = watch();
+    runtime(2).run(|| {
+        let mut handle = sinew::spawn(|| 1);
+        let fiber = handle.fiber();
+        let mut context = Context::from_waker(Waker::noop());
+        let first = Pin::new(&mut handle).poll(&mut context);
+        if first.is_pending() {
+            fiber.wait().unwrap();
+            let second = Pin::new(&mut handle).poll(&mut context);
+            assert!(matches!(second, Poll::Ready(Ok(1))));
+        }
+    });
+}
