@@ -39,6 +39,8 @@ fn child() {
             write_to_null();
         }
         "fork" => fork_and_use(),
+        "fork returns" => fork_and_return(),
+        "memory" => memory_goes_and_comes_back(),
         "command" => run_a_command(),
         "global" => println!("{:?}", sinew::spawn(|| 1).join()),
         "env" => print_settings(),
@@ -356,6 +358,75 @@ fn fork_and_use() {
 fn every_use_in_a_forked_child_panics_with_that_text() {
     let _watch = watch();
     run_case("fork", &[]).succeeded();
+}
+
+/// A fiber forks, and its closure returns in the child too.
+fn fork_and_return() {
+    let runtime = runtime();
+    runtime.run(|| {
+        // SAFETY: what the child does before it is stopped is return.
+        let pid = sinew::spawn(|| unsafe { fork() }).join().unwrap();
+        let mut status = 0;
+        // SAFETY: waits for our own child.
+        assert_eq!(unsafe { waitpid(pid, &mut status, 0) }, pid);
+        assert_eq!(status & 0x7f, SIGABRT, "the child did not abort: {status}");
+    });
+}
+
+#[test]
+fn a_forked_child_does_not_go_on_as_a_worker() {
+    let ended = run_case("fork returns", &[]);
+    ended.succeeded().says(&["exec or exit there instead"]);
+}
+
+#[repr(C)]
+struct Limit {
+    soft: u64,
+    hard: u64,
+}
+
+unsafe extern "C" {
+    fn setrlimit(resource: i32, limit: *const Limit) -> i32;
+    fn getrlimit(resource: i32, limit: *mut Limit) -> i32;
+}
+
+/// No stack of 4 MiB fits, then it does: nothing of ours is freed in between.
+fn memory_goes_and_comes_back() {
+    const RLIMIT_AS: i32 = 9;
+    let runtime = runtime();
+    runtime.run(|| ());
+    let mut limit = Limit { soft: 0, hard: 0 };
+    // SAFETY: the pointers are to live limits.
+    assert_eq!(unsafe { getrlimit(RLIMIT_AS, &mut limit) }, 0);
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = pages.split(' ').next().unwrap().parse().unwrap();
+    let tight = Limit {
+        soft: pages * 4096 + (2 << 20),
+        hard: limit.hard,
+    };
+    // SAFETY: as above.
+    assert_eq!(unsafe { setrlimit(RLIMIT_AS, &tight) }, 0);
+    let large = || Builder::new().stack_size(4 << 20);
+    let starved = large().spawn_on(&runtime.handle(), || 42).unwrap();
+    let error = loop {
+        match large().spawn_on(&runtime.handle(), || ()) {
+            Ok(_) => std::thread::yield_now(),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), std::io::ErrorKind::OutOfMemory);
+    assert!(!starved.is_finished());
+    // SAFETY: as above.
+    assert_eq!(unsafe { setrlimit(RLIMIT_AS, &limit) }, 0);
+    assert_eq!(starved.join().unwrap(), 42);
+    while let Err(_still) = large().spawn_on(&runtime.handle(), || ()) {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_runtime_recovers_when_memory_comes_back() {
+    run_case("memory", &[]).succeeded();
 }
 
 fn run_a_command() {
