@@ -35,10 +35,19 @@ use std::panic::Location;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
+/// Why a fiber left its stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Intent {
+    /// To the end of the queue.
+    Yield,
+    /// Until somebody wakes it.
+    Park,
+}
+
 /// A saved execution: the switch is corosensei's.
-pub(crate) type Context = corosensei::Coroutine<(), (), (), Stack>;
-/// What a running fiber calls to leave its stack.
-pub(crate) type Suspender = corosensei::Yielder<(), ()>;
+pub(crate) type Context = corosensei::Coroutine<(), Intent, (), Stack>;
+/// What a running fiber calls to leave its stack, saying why.
+pub(crate) type Suspender = corosensei::Yielder<(), Intent>;
 
 /// The size of a block.
 pub(crate) const BLOCK_BYTES: usize = 256;
@@ -270,6 +279,13 @@ impl Block {
     pub(crate) fn priority(&self) -> Priority {
         // Relaxed: a hint for the choice of a queue.
         Priority::from_byte(self.head.priority.load(Ordering::Relaxed))
+    }
+
+    /// The priority as the number of a queue's level.
+    #[inline]
+    pub(crate) fn level(&self) -> usize {
+        // Only ever 0 to 3: the mask lets the compiler know.
+        usize::from(self.head.priority.load(Ordering::Relaxed)) & (Priority::LEVELS - 1)
     }
 
     pub(crate) fn base_priority(&self) -> Priority {

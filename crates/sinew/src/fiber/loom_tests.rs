@@ -434,6 +434,27 @@ fn a_waiter_comes_too_late_and_sees_the_outcome_or_is_seen_by_the_end() {
 }
 
 #[test]
+fn who_waits_for_a_detached_fiber_finds_its_outcome_dropped_or_is_seen_by_the_end() {
+    loom::model(|| {
+        let ending = Arc::new((occupied(3), Plain::new(0)));
+        assert_eq!(ending.0.detach(), Detached::Running);
+        let worker = thread::spawn({
+            let ending = ending.clone();
+            move || {
+                assert_eq!(ending.0.complete(), Completed::OutcomeIsOurs);
+                ending.1.set(8); // dropped
+                ending.0.complete_empty().list
+            }
+        });
+        let too_late = ending.0.announce_waiter();
+        if too_late {
+            assert_eq!(ending.1.get(), 8);
+        }
+        assert_eq!(worker.join().unwrap(), !too_late);
+    });
+}
+
+#[test]
 fn a_reference_made_by_the_registry_is_to_a_block_that_is_wholly_there() {
     loom::model(|| {
         let block = Arc::new((State::vacant(), Plain::new(0)));

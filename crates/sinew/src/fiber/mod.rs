@@ -14,7 +14,9 @@ mod state;
 #[cfg(all(test, loom))]
 mod loom_tests;
 
-pub(crate) use block::{Birth, Block, BlockRef, Context, Extras, Kind, Ops, Suspender, release};
+pub(crate) use block::{
+    Birth, Block, BlockRef, Context, Extras, Intent, Kind, Ops, Suspender, release,
+};
 pub use priority::Priority;
 pub(crate) use proxy::ThreadProxy;
 pub use reason::WaitReason;

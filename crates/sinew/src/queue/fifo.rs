@@ -43,7 +43,8 @@ impl Ring {
             self.grow();
         }
         let mask = self.entries.len() - 1;
-        self.entries[self.tail & mask].write(entry);
+        // SAFETY: the length is a power of two, so the masked index is below it.
+        unsafe { self.entries.get_unchecked_mut(self.tail & mask) }.write(entry);
         self.tail = self.tail.wrapping_add(1);
     }
 
@@ -61,8 +62,10 @@ impl Ring {
     fn get(&self, index: usize) -> Entry {
         debug_assert!(index < self.len());
         let mask = self.entries.len() - 1;
-        // SAFETY: places from `head` to `tail` were written by `push`.
-        unsafe { self.entries[self.head.wrapping_add(index) & mask].assume_init() }
+        let place = self.head.wrapping_add(index) & mask;
+        // SAFETY: the length is a power of two, so the masked index is below it;
+        // places from `head` to `tail` were written by `push`.
+        unsafe { self.entries.get_unchecked(place).assume_init() }
     }
 
     #[cold]

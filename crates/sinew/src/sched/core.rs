@@ -39,15 +39,6 @@ pub(crate) const NEXT_IN_A_ROW: u32 = 64;
 /// yield ten times before the first ends, each on a fresh stack.
 const STARTED_FIRST: u32 = 15;
 
-/// Why a fiber left its stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Intent {
-    /// To the end of the queue.
-    Yield,
-    /// Until somebody wakes it.
-    Park,
-}
-
 /// What one worker owns; see the module header.
 pub(crate) struct Core {
     shared: Arc<Shared>,
@@ -56,7 +47,6 @@ pub(crate) struct Core {
     index: usize,
     several: bool,
     pub(crate) current: Cell<*const Block>,
-    pub(crate) intent: Cell<Intent>,
     /// Runs before the queues, if it may.
     run_next: Cell<Option<Entry>>,
     in_a_row: Cell<u32>,
@@ -134,7 +124,6 @@ impl Core {
             index,
             several: shared.several_workers(),
             current: Cell::new(ptr::null()),
-            intent: Cell::new(Intent::Yield),
             run_next: Cell::new(None),
             in_a_row: Cell::new(0),
             joins_soon: Cell::new(0),
@@ -218,7 +207,7 @@ impl Core {
 
     fn level_of(entry: Entry) -> usize {
         // SAFETY: an entry keeps its block alive.
-        unsafe { entry.block().as_ref() }.priority() as usize
+        unsafe { entry.block().as_ref() }.level()
     }
 
     /// Queues an entry that only this worker may run.

@@ -101,6 +101,11 @@ pub(crate) fn preempt_requested() -> bool {
 #[inline(never)]
 pub(crate) fn proxy() -> Arc<ThreadProxy> {
     barrier();
+    if cfg!(loom) {
+        // A model runs its threads on one OS thread, and a proxy must not
+        // outlive a run of the model.
+        return ThreadProxy::of_current_thread();
+    }
     PROXY
         .try_with(|cell| {
             let own = cell.get_or_init(|| OwnProxy(ThreadProxy::of_current_thread()));

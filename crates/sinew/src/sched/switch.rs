@@ -14,9 +14,8 @@
 //! is never in a queue, and never woken onto another thread, while it is still
 //! on its stack.
 
-use super::core::Intent;
 use super::{current, panics};
-use crate::fiber::Block;
+use crate::fiber::{Block, Intent};
 use crate::sys::process;
 use std::ptr::NonNull;
 
@@ -31,19 +30,23 @@ pub(crate) fn running() -> Option<NonNull<Block>> {
     NonNull::new(unsafe { &*core }.current.get().cast_mut())
 }
 
-/// Panics where waiting is not allowed: inside `no_suspend`, and in a forked
-/// child.
+/// The fiber that runs on this thread, if one does and it may wait.
 ///
 /// Every wait asks this first, before anything of it can be seen by others: a
 /// panic in the middle would free a waiter that others hold.
+///
+/// # Panics
+///
+/// Where waiting is not allowed: inside `no_suspend`, and in a forked child.
 #[inline]
-pub(crate) fn assert_may_wait() {
+pub(crate) fn about_to_wait() -> Option<NonNull<Block>> {
     process::assert_not_forked();
+    let block = running()?;
     // SAFETY: the running fiber is alive.
-    let forbidden = running().is_some_and(|block| unsafe { block.as_ref() }.no_suspend().get() > 0);
-    if forbidden {
+    if unsafe { block.as_ref() }.no_suspend().get() > 0 {
         refuse();
     }
+    Some(block)
 }
 
 /// Leaves the stack of the running fiber until it is resumed, perhaps on
@@ -51,8 +54,7 @@ pub(crate) fn assert_may_wait() {
 ///
 /// # Safety
 ///
-/// `block` is the fiber that runs on this thread, and [`assert_may_wait`] has
-/// allowed it. The caller holds no lock of the runtime and no reference into a
+/// `block` is the fiber that runs on this thread, as [`about_to_wait`] has said. The caller holds no lock of the runtime and no reference into a
 /// core or a thread-local.
 // Always inlined: a CPU predicts where a `ret` goes by the calls before it, and
 // a switch by corosensei is a `call` on the worker's side and a `ret` on the
@@ -67,12 +69,9 @@ pub(crate) unsafe fn leave(block: NonNull<Block>, intent: Intent) {
     if std::thread::panicking() {
         panics::lower(fiber);
     }
-    let core = current::core();
-    // SAFETY: a fiber runs on a worker's thread, whose core is alive.
-    unsafe { &*core }.intent.set(intent);
     // SAFETY: the suspender of a running fiber points to the root of its own
     // stack (set by the first frame), which is where we are.
-    unsafe { (*fiber.suspender()).suspend(()) };
+    unsafe { (*fiber.suspender()).suspend(intent) };
     if fiber.panics().get() > 0 {
         panics::restore(fiber);
     }

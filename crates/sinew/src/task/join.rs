@@ -2,7 +2,7 @@
 
 use super::fiber::Fiber;
 use crate::error::JoinError;
-use crate::fiber::{BlockRef, Detached, TakeOutcome, WaitReason, release};
+use crate::fiber::{Block, BlockRef, Detached, TakeOutcome, WaitReason, release};
 use crate::queue::Entry;
 use crate::sched::{current, switch};
 use crate::wait::end::{self, TaskWaiter};
@@ -12,6 +12,7 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::panic::Location;
 use std::pin::Pin;
+use std::ptr::NonNull;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -140,8 +141,9 @@ impl<T> JoinHandle<T> {
         if self.is_finished() {
             return true;
         }
-        switch::assert_may_wait();
-        self.run_next_here();
+        if let Some(me) = switch::about_to_wait() {
+            self.run_next_here(me);
+        }
         let spec = WaitSpec::new(WaitReason::Join, at).lending_to(&self.block);
         if deadline.is_none() {
             // SAFETY: `self` is the handle.
@@ -154,20 +156,19 @@ impl<T> JoinHandle<T> {
 
     /// If the fiber has not started, lets it run next on this worker: the
     /// joiner is about to leave it anyway.
-    fn run_next_here(&self) {
-        // SAFETY: a non-null core is this thread's and alive; it is not used
-        // beyond this call, which does not switch.
-        let Some(core) = (unsafe { current::core().as_ref() }) else {
-            return;
-        };
+    fn run_next_here(&self, me: NonNull<Block>) {
         let block = &*self.block;
-        if let Some(me) = switch::running() {
-            // So that it may run before what is less urgent than us.
-            // SAFETY: the running fiber is alive.
-            end::lend_priority(unsafe { me.as_ref() }, block);
+        // SAFETY: the running fiber is alive.
+        let me = unsafe { me.as_ref() };
+        // So that it may run before what is less urgent than us.
+        end::lend_priority(me, block);
+        if block.is_claimed() || block.runtime() != me.runtime() {
+            return;
         }
-        let ours = block.runtime() == core.shared().tag().as_ptr();
-        if !ours || core.current.get().is_null() || block.is_claimed() || !core.may_run_next() {
+        // SAFETY: a fiber runs here, so this thread has a live core; it is not
+        // used beyond this call, which does not switch.
+        let core = unsafe { &*current::core() };
+        if !core.may_run_next() {
             return;
         }
         if block.kind().local && block.home() != core.home() {

@@ -2,8 +2,7 @@
 
 use crate::cancel::is_cancelled;
 use crate::error::Cancelled;
-use crate::fiber::WaitReason;
-use crate::sched::core::Intent;
+use crate::fiber::{Intent, WaitReason};
 use crate::sched::switch;
 use crate::wait::{Deadline, Token, WaitSpec, Waiter, wait};
 use std::panic::Location;
@@ -70,8 +69,7 @@ fn park_until(deadline: Option<Deadline>, at: &'static Location<'static>) {
 // Always inlined, for the reason told at `switch::leave`.
 #[inline(always)]
 pub fn yield_now() {
-    switch::assert_may_wait();
-    match switch::running() {
+    match switch::about_to_wait() {
         // SAFETY: it runs here, may wait, and we hold nothing of the runtime's.
         Some(block) => unsafe { switch::leave(block, Intent::Yield) },
         None => std::thread::yield_now(),

@@ -67,7 +67,7 @@ where
     F: FnOnce() -> T + Send,
     T: Send,
 {
-    crate::sched::switch::assert_may_wait();
+    crate::sched::switch::about_to_wait();
     // SAFETY: `Send`; and what `f` and its value borrow outlives this call,
     // which does not return before the fiber has completed and the outcome was
     // taken. `join` cannot be left in another way: it neither unwinds once the

@@ -5,7 +5,7 @@
 //! ignores it freezes nobody.
 
 use crate::error::Cancelled;
-use crate::sched::core::Intent;
+use crate::fiber::Intent;
 use crate::sched::switch;
 
 /// Whether the running fiber was cancelled; false on a plain thread.
@@ -26,8 +26,7 @@ pub(crate) fn check() -> Result<(), Cancelled> {
 
 #[cold]
 fn told() -> Result<(), Cancelled> {
-    switch::assert_may_wait();
-    if let Some(block) = switch::running() {
+    if let Some(block) = switch::about_to_wait() {
         // SAFETY: it runs here, may wait, and we hold nothing of the runtime's.
         unsafe { switch::leave(block, Intent::Yield) };
     }

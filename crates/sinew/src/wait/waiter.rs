@@ -2,9 +2,8 @@
 
 use super::deadline::{self, Deadline};
 use super::outcome::{Claim, WaitOutcome};
-use crate::fiber::{Block, Priority, ThreadProxy, WaitReason, Wake};
+use crate::fiber::{Block, Intent, Priority, ThreadProxy, WaitReason, Wake};
 use crate::primitive::Lock;
-use crate::sched::core::Intent;
 use crate::sched::{current, switch};
 use crate::timer::TimerNode;
 use crate::util::list::Links;
@@ -71,11 +70,10 @@ impl Waiter {
     ///
     /// # Panics
     ///
-    /// Where waiting is not allowed: see [`switch::assert_may_wait`]. Here,
+    /// Where waiting is not allowed: see [`switch::about_to_wait`]. Here,
     /// because a wait begins with its waiter; from then on it does not unwind.
     pub(crate) fn for_current() -> Self {
-        switch::assert_may_wait();
-        let (target, priority) = match switch::running() {
+        let (target, priority) = match switch::about_to_wait() {
             Some(block) => {
                 // SAFETY: the running fiber is alive.
                 let priority = unsafe { block.as_ref() }.priority();

@@ -2,9 +2,9 @@
 
 use super::first_frame::first_frame;
 use super::{search, shutdown, sleep};
-use crate::fiber::{Block, Context, Park, release};
+use crate::fiber::{Block, Context, Intent, Park, release};
 use crate::queue::Entry;
-use crate::sched::core::{Core, Intent};
+use crate::sched::core::Core;
 use crate::sched::current;
 use crate::sched::shared::{Abandoned, Shared, bump};
 use crate::stack::{Given, NoStack, Stack};
@@ -209,12 +209,10 @@ fn resume(core: &Core, block: NonNull<Block>) {
     }
     match result {
         CoroutineResult::Return(()) => finish(core, block),
-        CoroutineResult::Yield(()) => match core.intent.get() {
-            Intent::Yield => core.requeue(block),
-            Intent::Park => match fiber.state().commit_park() {
-                Park::Asleep => bump(&remote.counters.parked, 1),
-                Park::Awake => core.requeue(block),
-            },
+        CoroutineResult::Yield(Intent::Yield) => core.requeue(block),
+        CoroutineResult::Yield(Intent::Park) => match fiber.state().commit_park() {
+            Park::Asleep => bump(&remote.counters.parked, 1),
+            Park::Awake => core.requeue(block),
         },
     }
 }
