@@ -56,9 +56,23 @@ impl From<Cancelled> for std::io::Error {
 pub struct JoinError(pub(crate) Failure);
 
 pub(crate) enum Failure {
-    Panic(Box<dyn Any + Send>),
+    Panic(Payload),
     Cancelled,
     NoStack,
+}
+
+/// What a fiber panicked with.
+pub(crate) struct Payload(pub(crate) Box<dyn Any + Send>);
+
+// SAFETY: through a shared reference only `text` reads it, which asks for the
+// type and then for nothing but a `&'static str` or a `String`, both `Sync`.
+unsafe impl Sync for Payload {}
+
+impl Payload {
+    fn text(&self) -> Option<&str> {
+        let text = self.0.downcast_ref::<&'static str>().copied();
+        text.or_else(|| self.0.downcast_ref::<String>().map(String::as_str))
+    }
 }
 
 impl JoinError {
@@ -94,7 +108,7 @@ impl JoinError {
     /// ```
     pub fn into_panic(self) -> Box<dyn Any + Send> {
         match self.0 {
-            Failure::Panic(payload) => payload,
+            Failure::Panic(payload) => payload.0,
             Failure::Cancelled | Failure::NoStack => {
                 panic!("into_panic called on a JoinError that is no panic: {self}")
             }
@@ -102,11 +116,10 @@ impl JoinError {
     }
 
     fn panic_text(&self) -> Option<&str> {
-        let Failure::Panic(payload) = &self.0 else {
-            return None;
-        };
-        let text = payload.downcast_ref::<&'static str>().copied();
-        text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        match &self.0 {
+            Failure::Panic(payload) => payload.text(),
+            Failure::Cancelled | Failure::NoStack => None,
+        }
     }
 }
 

@@ -289,7 +289,8 @@ fn nothing_is_left_undone_or_ignored() {
     let mut complaints = Vec::new();
     for source in everything() {
         for mark in ["todo!", "unimplemented!", "#[ignore", "dbg!"] {
-            if mark == "#[ignore" && source.name == TESTS_OF_IGNORE {
+            let in_ci = source.text.contains("; a step of CI runs it\"]");
+            if mark == "#[ignore" && (source.name == TESTS_OF_IGNORE || in_ci) {
                 continue;
             }
             for (at, _) in source.code.match_indices(mark) {

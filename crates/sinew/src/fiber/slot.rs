@@ -15,7 +15,7 @@
 //! its start, nothing while the body runs, the outcome from then until its
 //! owner (`fiber::state`, invariant 4) takes it, and nothing after.
 
-use crate::error::{Failure, JoinError};
+use crate::error::{Failure, JoinError, Payload};
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -109,7 +109,7 @@ impl<F: FnOnce() -> T, T> Slot<F, T> {
                 }
             }
         };
-        let outcome = outcome.map_err(|payload| JoinError(Failure::Panic(payload)));
+        let outcome = outcome.map_err(|payload| JoinError(Failure::Panic(Payload(payload))));
         // SAFETY: the slot is empty now and still ours.
         unsafe { Self::store(at, outcome) };
     }

@@ -230,8 +230,11 @@ impl State {
         self.wake_by(NUDGE | POLL)
     }
 
-    /// Requests cancellation; also unparks once, so that no `park` sleeps on.
+    /// Requests cancellation; also unparks, once, so that no `park` sleeps on.
     pub(crate) fn cancel(&self) -> Wake {
+        if self.look() {
+            return Wake::Nothing; // it was told, and unparked, before
+        }
         self.wake_by(NUDGE | TOKEN | LOOK)
     }
 

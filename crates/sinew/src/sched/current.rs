@@ -14,6 +14,7 @@
 use super::core::Core;
 use super::shared::Shared;
 use crate::fiber::ThreadProxy;
+use crate::primitive;
 use std::arch::asm;
 use std::cell::{Cell, OnceCell};
 use std::ptr;
@@ -101,7 +102,7 @@ pub(crate) fn preempt_requested() -> bool {
 #[inline(never)]
 pub(crate) fn proxy() -> Arc<ThreadProxy> {
     barrier();
-    if cfg!(loom) {
+    if primitive::MODELLED {
         // A model runs its threads on one OS thread, and a proxy must not
         // outlive a run of the model.
         return ThreadProxy::of_current_thread();

@@ -45,6 +45,10 @@ impl Builder {
 
     /// How much stack it may use, in bytes, guard included; rounded up to a
     /// power of two.
+    ///
+    /// The least, 16 KiB, is for closures that hardly call anything. Spawning
+    /// takes several KiB, a panic message more; unoptimised code needs 64 KiB
+    /// for either.
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_size = Some(bytes);
         self

@@ -81,7 +81,7 @@ where
     std::mem::forget(abort);
     match outcome {
         Ok(value) => value,
-        Err(JoinError(Failure::Panic(payload))) => resume_unwind(payload),
+        Err(JoinError(Failure::Panic(payload))) => resume_unwind(payload.0),
         Err(error) => panic!("the closure did not run: {error}"),
     }
 }

@@ -99,3 +99,16 @@ fn the_debug_text_of_a_fiber_tells_its_id_and_name() {
         handle.join().unwrap();
     });
 }
+
+#[test]
+fn public_types_are_as_sendable_and_unwind_safe_as_those_of_std() {
+    fn everywhere<T: Send + Sync + std::panic::UnwindSafe + std::panic::RefUnwindSafe>() {}
+    everywhere::<sinew::Fiber>();
+    everywhere::<sinew::JoinHandle<u32>>();
+    everywhere::<sinew::Runtime>();
+    everywhere::<sinew::Handle>();
+    fn boxes<T: std::error::Error + Send + Sync + 'static>() {}
+    boxes::<sinew::JoinError>();
+    boxes::<sinew::ShutdownError>();
+    boxes::<sinew::Cancelled>();
+}
