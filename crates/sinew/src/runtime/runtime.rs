@@ -257,6 +257,9 @@ impl Ending {
         self,
         end: impl FnOnce(Self) -> Result<(), ShutdownError> + Send + 'static,
     ) -> Result<(), ShutdownError> {
+        // From now on only what is inside may spawn: else threads outside could
+        // keep a runtime that is to end going for ever.
+        submit::close(&self.shared);
         if !is_inside(&self.shared) {
             return end(self);
         }
@@ -287,16 +290,10 @@ impl Ending {
             let next = deadline.map_or(soon, |last| soon.map(|soon| soon.min(last)));
             ended = shutdown::drain(shared, Whom::All, next, self.at);
             pause *= 2;
-            if ended {
-                submit::close(shared);
-                // Somebody may have come in before the gate closed.
-                ended = shutdown::alive(shared, Whom::All) == 0;
-            }
             if next == deadline && deadline.is_some() {
                 break;
             }
         }
-        submit::close(shared);
         shared.stop.store(true, Ordering::Release);
         shared.wake_all();
         shared.monitor.stop();

@@ -45,7 +45,7 @@ pub(crate) struct Shared {
     pub(crate) draining: primitive::AtomicBool,
     /// New fibers are born cancelled: the runtime is ending.
     pub(crate) cancelling: AtomicBool,
-    /// No new fibers: the runtime has ended.
+    /// No new fibers from outside: the end has begun; see `submit::Gate`.
     pub(crate) closed: primitive::AtomicBool,
     /// Spawns from outside that are under way; see `submit::Gate`.
     pub(crate) entering: AtomicUsize,

@@ -210,10 +210,11 @@ pub(crate) enum Placement {
 /// The way into a runtime for new fibers.
 ///
 /// A fiber of the runtime, or a job of its pool, may spawn: the runtime cannot
-/// end while it is alive. Anybody else races with that end: it announces itself,
-/// fences, and looks whether the runtime is closed; who closes the runtime says
-/// so, fences, and waits until nobody is on the way in ([`close`]). So what was
-/// let in is in a queue before the workers stop.
+/// end while it is alive. Anybody else may until the end begins, and races with
+/// that: it announces itself, fences, and looks whether the gate is closed; who
+/// begins the end closes it, fences, and waits until nobody is on the way in
+/// ([`close`]). So what was let in is counted and queued before the runtime
+/// looks whether anything is still alive.
 pub(crate) struct Gate<'a>(Option<&'a Shared>);
 
 impl<'a> Gate<'a> {
@@ -224,8 +225,8 @@ impl<'a> Gate<'a> {
         let inside = core.is_some_and(|core| Arc::ptr_eq(core.shared(), shared))
             || std::ptr::eq(current::pool_of(), Arc::as_ptr(shared));
         if inside {
-            // Relaxed: only a fiber that was leaked can find it closed.
-            return (!shared.closed.load(Ordering::Relaxed)).then_some(Self(None));
+            // Relaxed: only a fiber that was leaked can find it stopped.
+            return (!shared.stop.load(Ordering::Relaxed)).then_some(Self(None));
         }
         // Relaxed: ordered by the fence; pairs with the one in `close`.
         shared.entering.fetch_add(1, Ordering::Relaxed);
@@ -244,7 +245,7 @@ impl Drop for Gate<'_> {
     }
 }
 
-/// Lets nobody in any more; returns when nobody is on the way in.
+/// Lets nobody in from outside any more; returns when nobody is on the way in.
 pub(crate) fn close(shared: &Shared) {
     shared.closed.store(true, Ordering::Relaxed);
     // Pairs with the fence in `Gate::enter`.

@@ -41,7 +41,9 @@ impl Request {
 pub(super) fn enter(shared: &Arc<Shared>) -> io::Result<Gate<'_>> {
     Gate::enter(shared).ok_or_else(|| {
         let name = &shared.settings.name;
-        io::Error::other(format!("the runtime '{name}' has shut down"))
+        io::Error::other(format!(
+            "the runtime '{name}' has shut down, or is about to"
+        ))
     })
 }
 
@@ -205,7 +207,7 @@ impl Handle {
     ///
     /// # Panics
     ///
-    /// As [`spawn`], also once the runtime has shut down.
+    /// As [`spawn`], also once the runtime has begun to shut down.
     #[track_caller]
     pub fn spawn<F, T>(&self, f: F) -> JoinHandle<T>
     where

@@ -1,8 +1,9 @@
 //! How a runtime ends.
 //!
 //! ```text
-//!   running ─► draining: wait for every fiber that is no daemon
-//!           ─► closed: nothing new; daemons are cancelled, and awaited a while
+//!   running ─► closed: nobody spawns from outside any more
+//!           ─► draining: wait for every fiber that is no daemon
+//!           ─► cancelling: all others are cancelled, and awaited a while
 //!           ─► stopped: workers, pool and monitor leave
 //! ```
 //!
