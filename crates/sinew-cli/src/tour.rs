@@ -69,7 +69,7 @@ pub fn run(options: &Options) -> ExitCode {
     table.row(
         "ran on",
         format!(
-            "{workers} workers, stacks of {} KiB, guard {:?}",
+            "{workers} workers, stacks of {} KiB, overflow guard: {:?}",
             STACK / 1024,
             rt.stats().guard
         ),
@@ -100,6 +100,7 @@ fn crowd(rt: &Runtime, n: u64, table: &mut Table) {
         let start = Instant::now();
         let handles: Vec<JoinHandle<()>> = rt.run(|| {
             let spawn_one = |i| {
+                sinew::safepoint();
                 let (alive, done, late) = (alive.clone(), done.clone(), late.clone());
                 spawn(move || {
                     alive.fetch_add(1, Ordering::Relaxed);
@@ -145,7 +146,7 @@ fn crowd(rt: &Runtime, n: u64, table: &mut Table) {
     table.row(
         &format!("{} timers, random order", thousands(n)),
         format!(
-            "all fired in {:.2} s, the latest {} late",
+            "all fired in {:.2} s; the last one waited {} for its turn to run",
             took.as_secs_f64(),
             Unit::Nanoseconds.show(late.load(Ordering::Relaxed) as f64)
         ),

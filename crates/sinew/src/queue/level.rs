@@ -11,6 +11,8 @@ pub(crate) const PATIENCE: u32 = 64;
 /// Chooses among levels; one per worker.
 pub(crate) struct LevelPicker {
     passed: u32,
+    /// `passed` before the last pick.
+    before: u32,
     /// The lower level that had its turn last.
     served: u32,
 }
@@ -19,6 +21,7 @@ impl LevelPicker {
     pub(crate) fn new() -> Self {
         Self {
             passed: 0,
+            before: 0,
             served: 0,
         }
     }
@@ -34,6 +37,7 @@ impl LevelPicker {
         if lower == 0 {
             return Some(top as usize);
         }
+        self.before = self.passed;
         self.passed += 1;
         if self.passed < PATIENCE {
             return Some(top as usize);
@@ -44,6 +48,11 @@ impl LevelPicker {
         let choice = if above != 0 { above } else { lower }.trailing_zeros();
         self.served = choice;
         Some(choice as usize)
+    }
+
+    /// The last pick found nothing: its turn goes to the next one.
+    pub(crate) fn take_back(&mut self) {
+        self.passed = self.before;
     }
 }
 

@@ -174,6 +174,15 @@ impl RuntimeBuilder {
                 "name contains a NUL byte, which no thread's name may",
             ));
         }
+        for (setting, time) in [
+            ("quantum", self.quantum),
+            ("report_hogs_after", self.hog_after),
+        ] {
+            if time.is_zero() {
+                let message = format!("{setting} is zero, but must be longer");
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+            }
+        }
         let workers = config::workers(self.workers)?;
         if workers > 1 && (self.choice.is_some() || self.clock.is_some()) {
             return Err(io::Error::new(

@@ -2,8 +2,8 @@
 
 use super::builder::{Config, RuntimeBuilder};
 use super::stats::RuntimeStats;
-use super::{config, overflow, stats};
-use crate::fiber::WaitReason;
+use super::{config, overflow, shared_for_spawn, stats};
+use crate::fiber::{FiberId, WaitReason};
 use crate::primitive::Lock;
 use crate::queue::deque::Deques;
 use crate::sched::bell::MonitorBell;
@@ -128,6 +128,7 @@ impl Runtime {
             draining: Default::default(),
             cancelling: Default::default(),
             closed: Default::default(),
+            closed_for_all: Default::default(),
             entering: Default::default(),
             no_stack: Mutex::new(None),
             out_of_stacks: Default::default(),
@@ -236,11 +237,11 @@ impl Drop for Runtime {
             threads,
             at: Location::caller(),
         };
-        // The error was logged; a drop has nobody to give it to.
-        let _ = ending.on_a_thread_of_its_own_if_needed(|ending| {
+        let ended = ending.on_a_thread_of_its_own_if_needed(|ending| {
             shutdown::drain(&ending.shared, Whom::NonDaemons, None, ending.at);
             ending.cancel_and_stop(config::DAEMON_GRACE)
         });
+        log_leaks(ended);
     }
 }
 
@@ -265,8 +266,7 @@ impl Ending {
         }
         let name = format!("{}-shutdown", self.shared.settings.name);
         let started = std::thread::Builder::new().name(name).spawn(move || {
-            // Logged already.
-            let _ = end(self);
+            log_leaks(end(self));
         });
         if let Err(error) = started {
             crate::sys::log::log(&format!(
@@ -290,14 +290,21 @@ impl Ending {
             let next = deadline.map_or(soon, |last| soon.map(|soon| soon.min(last)));
             ended = shutdown::drain(shared, Whom::All, next, self.at);
             pause *= 2;
+            if ended {
+                submit::close_for_all(shared);
+                // The monitor's callback may have come in before.
+                ended = shutdown::alive(shared, Whom::All) == 0;
+            }
             if next == deadline && deadline.is_some() {
                 break;
             }
         }
+        submit::close_for_all(shared);
         shared.stop.store(true, Ordering::Release);
         shared.wake_all();
         shared.monitor.stop();
         services::of(shared).pool.stop();
+        let mut error = None;
         if ended {
             for worker in self.threads.workers {
                 // A worker that panicked has aborted the process.
@@ -308,21 +315,25 @@ impl Ending {
             std::mem::forget(shared.clone());
             // A worker that runs a fiber which does not end does not end either.
             wait_a_while(|| self.threads.workers.iter().all(JoinHandle::is_finished));
+            error = Some(ShutdownError::new(shared, timeout));
             // What the others left behind; a late one does this itself. Relaxed:
             // set before, and read after, the lock of what was left.
             shared.given_up.store(true, Ordering::Relaxed);
+            shutdown::abandon_queued(shared);
             shutdown::fail_abandoned(shared);
         }
         if let Some(monitor) = self.threads.monitor {
             // It may be in a callback that does not return.
             wait_a_while(|| monitor.is_finished());
         }
-        if ended {
-            return Ok(());
-        }
-        let error = ShutdownError::new(shared, timeout);
+        error.map_or(Ok(()), Err)
+    }
+}
+
+/// Says what was leaked where nobody gets the error.
+fn log_leaks(ended: Result<(), ShutdownError>) {
+    if let Err(error) = ended {
         crate::sys::log::log(&error.to_string());
-        Err(error)
     }
 }
 
@@ -399,6 +410,20 @@ pub struct Handle {
 }
 
 impl Handle {
+    /// The runtime that a [`spawn`](crate::spawn) from here goes to.
+    ///
+    /// ```
+    /// sinew::run(|| {
+    ///     let stats = sinew::Handle::current().stats();
+    ///     assert_eq!(stats.live, 1);
+    /// });
+    /// ```
+    pub fn current() -> Self {
+        shared_for_spawn(|shared| Self {
+            shared: shared.clone(),
+        })
+    }
+
     /// What the runtime is doing and has done.
     pub fn stats(&self) -> RuntimeStats {
         stats::of(&self.shared)
@@ -427,7 +452,7 @@ impl fmt::Debug for Runtime {
 #[non_exhaustive]
 pub struct LeakedFiber {
     /// Its id.
-    pub id: u64,
+    pub id: FiberId,
     /// Its name, if it has one.
     pub name: Option<String>,
     /// What it waits for; `None` if it runs or never started.
@@ -453,7 +478,7 @@ impl ShutdownError {
             // SAFETY: the reference keeps the block and its extras.
             let extras = unsafe { block.extras().as_ref() };
             LeakedFiber {
-                id: block.id(),
+                id: FiberId::new(block.id()),
                 name: extras.and_then(|extras| extras.name.as_deref().map(String::from)),
                 waits_for: block.wait_reason(),
                 waits_at: block.waits_at(),
@@ -476,32 +501,30 @@ impl ShutdownError {
 impl fmt::Display for ShutdownError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 8;
+        let count = self.leaked.len();
         write!(
             f,
-            "runtime '{}': {} fibers had not ended {:?} after they were cancelled, and are leaked:",
+            "runtime '{}': {count} fiber{} had not ended {:?} after being cancelled, and {} leaked:",
             self.runtime,
-            self.leaked.len(),
-            self.timeout
+            if count == 1 { "" } else { "s" },
+            self.timeout,
+            if count == 1 { "is" } else { "are" },
         )?;
-        for fiber in self.leaked.iter().take(SHOWN) {
-            write!(
-                f,
-                " '{}' (id {}",
-                fiber.name.as_deref().unwrap_or(""),
-                fiber.id
-            )?;
+        for (index, fiber) in self.leaked.iter().take(SHOWN).enumerate() {
+            let comma = if index == 0 { "" } else { ";" };
+            write!(f, "{comma} {}", fiber.id.with_name(fiber.name.as_deref()))?;
             if let Some(at) = fiber
                 .waits_at
                 .filter(|_| fiber.waits_for != WaitReason::None)
             {
                 write!(f, ", waits in {:?} at {at}", fiber.waits_for)?;
-            } else if let Some(at) = fiber.spawned_at {
+            }
+            if let Some(at) = fiber.spawned_at {
                 write!(f, ", spawned at {at}")?;
             }
-            f.write_str(")")?;
         }
         if self.leaked.len() > SHOWN {
-            write!(f, " and {} more", self.leaked.len() - SHOWN)?;
+            write!(f, "; and {} more", self.leaked.len() - SHOWN)?;
         }
         Ok(())
     }

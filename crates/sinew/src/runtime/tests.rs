@@ -156,7 +156,7 @@ fn a_fiber_that_never_got_a_stack_ends_with_the_runtime_and_says_so() {
         .shutdown_timeout(Duration::from_millis(20))
         .unwrap_err();
     assert_eq!(error.leaked().len(), 1, "{error}");
-    assert_eq!(error.leaked()[0].id, endless.fiber().id().as_u64());
+    assert_eq!(error.leaked()[0].id, endless.fiber().id());
     assert!(starved.join().unwrap_err().is_no_stack());
     endless.fiber().unpark(); // goes nowhere, harms nobody
 }
@@ -244,4 +244,49 @@ fn a_scripted_runtime_has_one_worker() {
     builder.clock = Some(Box::new(VirtualClock::new(0)));
     let error = builder.build().unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+}
+
+#[test]
+fn on_a_virtual_clock_the_end_of_a_pool_job_lets_time_go_on() {
+    for _ in 0..50 {
+        let mut builder = builder(1);
+        builder.clock = Some(Box::new(VirtualClock::new(0)));
+        let runtime = builder.build().unwrap();
+        runtime.run(|| {
+            crate::blocking(|| ());
+            crate::sleep(Duration::from_secs(3600)).unwrap();
+            drop(crate::spawn_blocking(std::thread::yield_now));
+            crate::sleep(Duration::from_secs(3600)).unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_closure_that_is_refused_may_end_the_runtime_when_it_is_dropped() {
+    let runtime = with_stacks(1, 1);
+    let parked = occupy(&runtime, 1);
+    let handle = runtime.handle();
+    let starved = runtime.spawn(|| ());
+    while !runtime.shared().out_of_stacks.load(Ordering::Relaxed) {
+        std::thread::yield_now();
+    }
+    struct Ends(Option<Runtime>, Arc<AtomicUsize>);
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            self.1.store(1, Ordering::Relaxed);
+            drop(self.0.take());
+        }
+    }
+    let begun = Arc::new(AtomicUsize::new(0));
+    let ends = Ends(Some(runtime), begun.clone());
+    let refused = std::thread::spawn(move || {
+        let spawned = crate::Builder::new().spawn_on(&handle, move || drop(ends));
+        spawned.is_err()
+    });
+    while begun.load(Ordering::Relaxed) == 0 {
+        std::thread::yield_now();
+    }
+    release(parked);
+    assert!(refused.join().unwrap());
+    starved.join().unwrap();
 }

@@ -12,8 +12,8 @@
 
 use super::seam::Choice;
 use super::shared::{Remote, Shared};
-use crate::fiber::Block;
 use crate::fiber::slab::BlockCache;
+use crate::fiber::{Block, Priority};
 use crate::queue::Entry;
 use crate::queue::deque::{Deques, Injectors};
 use crate::queue::fifo::Levels;
@@ -53,6 +53,8 @@ pub(crate) struct Core {
     /// How surely a spawned fiber is soon joined by its spawner, 0 to 3: then
     /// waking a thief for it is wasted.
     joins_soon: Cell<u8>,
+    /// Batches taken from injectors so far.
+    batches: Cell<u32>,
     queues: UnsafeCell<Queues>,
     wheel: UnsafeCell<Wheel>,
     stacks: UnsafeCell<HotStacks>,
@@ -66,8 +68,9 @@ struct Queues {
     ready: Levels,
     deques: Deques,
     picker: LevelPicker,
-    /// Private entries taken since the last one from the deque.
-    private_in_a_row: u32,
+    /// Per level: private entries taken, while there were both, since the last
+    /// one from the deque.
+    private_in_a_row: [u32; Priority::LEVELS],
     choice: Option<Box<dyn Choice>>,
 }
 
@@ -87,24 +90,33 @@ impl Queues {
     }
 
     /// The next entry: mostly private ones, so that what has begun ends and its
-    /// stack serves the next, but the deque has its turn.
+    /// stack serves the next, but the deque has its turn, in each level.
     fn next_of_both(&mut self) -> Option<Entry> {
         loop {
-            let private = self.ready.ready();
-            let stealable = self.deques.maybe();
+            let (private, stealable) = (self.ready.ready(), self.deques.maybe());
             let level = self.picker.pick(private | stealable)?;
             let bit = 1 << level;
-            if private & bit != 0 && (self.private_in_a_row < STARTED_FIRST || stealable & bit == 0)
-            {
-                self.private_in_a_row += 1;
-                return self.next_private(level);
+            if private & bit == 0 {
+                // The deque's bit is a hint. If it was wrong it is cleared now;
+                // the turn was nobody's, and whoever is next gets it.
+                if let Some(entry) = self.deques.pop(level) {
+                    return Some(entry);
+                }
+                self.picker.take_back();
+                continue;
             }
-            self.private_in_a_row = 0;
-            // The deque's bit is a hint: if it was wrong it is cleared now, and
-            // we look again.
-            if let Some(entry) = self.deques.pop(level) {
-                return Some(entry);
+            let in_a_row = &mut self.private_in_a_row[level];
+            if stealable & bit != 0 {
+                if *in_a_row >= STARTED_FIRST {
+                    *in_a_row = 0;
+                    if let Some(entry) = self.deques.pop(level) {
+                        return Some(entry);
+                    }
+                } else {
+                    *in_a_row += 1;
+                }
             }
+            return self.next_private(level);
         }
     }
 }
@@ -127,11 +139,12 @@ impl Core {
             run_next: Cell::new(None),
             in_a_row: Cell::new(0),
             joins_soon: Cell::new(0),
+            batches: Cell::new(0),
             queues: UnsafeCell::new(Queues {
                 ready: Levels::new(),
                 deques,
                 picker: LevelPicker::new(),
-                private_in_a_row: 0,
+                private_in_a_row: [0; Priority::LEVELS],
                 choice,
             }),
             wheel: UnsafeCell::new(Wheel::new(now)),
@@ -281,7 +294,7 @@ impl Core {
         self.queues(|queues| {
             let before = queues.deques.len();
             let stolen = queues.deques.steal_from(stealers);
-            let entry = stolen.or_else(|| queues.deques.take_from(&victim.mail))?;
+            let entry = stolen.or_else(|| queues.deques.take_from(&victim.mail, true))?;
             Some((entry, 1 + queues.deques.len().saturating_sub(before)))
         })
     }
@@ -293,29 +306,43 @@ impl Core {
 
     fn take_batch(&self, from: &Injectors) -> Option<Entry> {
         if from.is_empty() {
-            None
-        } else if self.several {
-            self.queues(|queues| queues.deques.take_from(from))
+            return None;
+        }
+        // Urgent ones first; but now and then the other way round, so that a
+        // flow of them does not keep the others out.
+        let turn = self.batches.get().wrapping_add(1);
+        self.batches.set(turn);
+        let urgent_first = turn % 8 != 0;
+        if self.several {
+            self.queues(|queues| queues.deques.take_from(from, urgent_first))
         } else {
-            from.pop()
+            from.pop(urgent_first)
         }
     }
 
-    /// Queues what was sent to this worker and, as far as a batch goes, to the
-    /// runtime.
+    /// Queues what was sent to this worker and to the runtime: what is there
+    /// now, or a batch of it.
     pub(crate) fn take_mail(&self) {
-        // With one worker nobody sends it mail, and order matters: all of it.
-        let injectors = &self.shared.injectors;
-        let batches = if self.several { 1 } else { usize::MAX };
-        for _ in 0..batches {
-            match self.take_batch(injectors) {
-                Some(entry) => self.push_stealable(entry),
-                None => break,
+        let (injectors, mail) = (&self.shared.injectors, &self.remote().mail);
+        // With one worker there are no batches, and order matters: all of it.
+        let most = if self.several { 1 } else { injectors.len() };
+        let mut came = 0;
+        for _ in 0..most {
+            let Some(entry) = self.take_batch(injectors) else {
+                break;
             };
+            came = self.push_stealable(entry);
         }
-        let mail = &self.remote().mail;
-        while let Some(entry) = self.take_batch(mail) {
-            self.push_stealable(entry);
+        for _ in 0..mail.len() {
+            let Some(entry) = self.take_batch(mail) else {
+                break;
+            };
+            came = self.push_stealable(entry);
+        }
+        if came > 1 {
+            // While they changed queues a sleeper's last look may have missed
+            // them in both.
+            self.shared.wake_searcher();
         }
     }
 

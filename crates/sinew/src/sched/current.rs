@@ -88,7 +88,7 @@ pub(crate) fn set_pool_of(shared: *const Shared) {
     POOL.set(shared);
 }
 
-/// Whether the fiber should yield: a load and a branch for the caller.
+/// Whether the fiber should yield.
 #[inline(never)]
 pub(crate) fn preempt_requested() -> bool {
     barrier();

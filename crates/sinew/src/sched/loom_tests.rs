@@ -120,9 +120,10 @@ impl Crew {
 /// A sleep that nobody ends is a deadlock, which loom reports.
 #[test]
 fn no_work_lies_in_a_queue_while_everybody_sleeps() {
-    // Two workers' loops, each with a lock: bounded.
+    // Two workers' loops, each with a lock: with three preemptions it takes
+    // almost a minute.
     let mut model = Builder::new();
-    model.preemption_bound = Some(3);
+    model.preemption_bound = Some(2);
     model.check(|| {
         let crew = Crew::new();
         let workers = [0, 1].map(|worker| {

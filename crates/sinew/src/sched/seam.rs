@@ -15,9 +15,11 @@ pub(crate) trait Clock: Send + Sync {
     /// Never goes back.
     fn now(&self) -> u64;
 
-    /// Jumps to `at` because nothing can happen before; false if this clock
-    /// goes by itself and one has to wait.
-    fn skip_to(&self, at: u64) -> bool;
+    /// Whether it stands still until it is moved.
+    fn stands(&self) -> bool;
+
+    /// Jumps to `at` because nothing can happen before; only if it stands.
+    fn skip_to(&self, at: u64);
 }
 
 impl Clock for RealClock {
@@ -25,9 +27,11 @@ impl Clock for RealClock {
         self.now_ns()
     }
 
-    fn skip_to(&self, _at: u64) -> bool {
+    fn stands(&self) -> bool {
         false
     }
+
+    fn skip_to(&self, _at: u64) {}
 }
 
 impl Clock for VirtualClock {
@@ -35,9 +39,12 @@ impl Clock for VirtualClock {
         self.now_ns()
     }
 
-    fn skip_to(&self, at: u64) -> bool {
-        self.advance_to(at);
+    fn stands(&self) -> bool {
         true
+    }
+
+    fn skip_to(&self, at: u64) {
+        self.advance_to(at);
     }
 }
 

@@ -47,7 +47,9 @@ pub(crate) struct Shared {
     pub(crate) cancelling: AtomicBool,
     /// No new fibers from outside: the end has begun; see `submit::Gate`.
     pub(crate) closed: primitive::AtomicBool,
-    /// Spawns from outside that are under way; see `submit::Gate`.
+    /// No new fibers at all: the workers are about to stop.
+    pub(crate) closed_for_all: primitive::AtomicBool,
+    /// Spawns by threads that are no workers, under way; see `submit::Gate`.
     pub(crate) entering: AtomicUsize,
     /// Why the last fiber found no stack, while that lasts.
     pub(crate) no_stack: Mutex<Option<NoStack>>,
@@ -96,6 +98,8 @@ pub(crate) struct Remote {
     pub(crate) deferred: AtomicBool,
     /// A thief saw a lone fiber in the deque and went to sleep.
     pub(crate) left_behind: AtomicBool,
+    /// Its fiber has not switched for a tick of the monitor.
+    pub(crate) stuck: AtomicBool,
     /// Raised when the running fiber has used up its quantum.
     pub(crate) preempt: AtomicBool,
     /// A queued fiber's priority was raised: sort the queues again.
@@ -143,6 +147,7 @@ impl Remote {
             mail: Injectors::new(),
             deferred: AtomicBool::new(false),
             left_behind: AtomicBool::new(false),
+            stuck: AtomicBool::new(false),
             preempt: AtomicBool::new(false),
             resort: AtomicBool::new(false),
             starving: AtomicBool::new(false),

@@ -187,7 +187,7 @@ impl Core {
         // 10 and 20 split 2 to 1: a yield among 10 fibers on two workers took
         // 14.3 instead of 12.2 ns (skynet: 212 instead of 224 ms).
         let enough = if spread { mine } else { mine * 4 / 5 };
-        if theirs >= enough {
+        if theirs >= enough || remotes[other].stuck.load(Ordering::Relaxed) {
             return None;
         }
         // It will see the fiber later than the next spawner sees its load.
@@ -209,37 +209,46 @@ pub(crate) enum Placement {
 
 /// The way into a runtime for new fibers.
 ///
-/// A fiber of the runtime, or a job of its pool, may spawn: the runtime cannot
-/// end while it is alive. Anybody else may until the end begins, and races with
-/// that: it announces itself, fences, and looks whether the gate is closed; who
-/// begins the end closes it, fences, and waits until nobody is on the way in
-/// ([`close`]). So what was let in is counted and queued before the runtime
-/// looks whether anything is still alive.
+/// A fiber may always spawn: its runtime cannot end while it is alive. A thread
+/// that is no worker races with the end. It announces itself, fences, and looks
+/// whether the gate is closed for it; who closes the gate says so, fences, and
+/// waits until nobody is on the way in. So what was let in is counted and queued
+/// before anything is concluded from the gate's being closed. It closes twice:
+/// for threads outside when the end begins ([`close`]), and for the runtime's
+/// own threads (jobs of the pool, which may spawn while it drains, and the
+/// monitor's callback) when the workers are about to stop ([`close_for_all`]).
+///
+/// No user code runs on the way in.
 pub(crate) struct Gate<'a>(Option<&'a Shared>);
 
 impl<'a> Gate<'a> {
-    /// None if the runtime has ended.
+    /// None if the gate is closed for this thread.
     pub(crate) fn enter(shared: &'a Arc<Shared>) -> Option<Self> {
         // SAFETY: as in `enqueue`.
         let core = unsafe { current::core().as_ref() };
-        let inside = core.is_some_and(|core| Arc::ptr_eq(core.shared(), shared))
-            || std::ptr::eq(current::pool_of(), Arc::as_ptr(shared));
-        if inside {
-            // Relaxed: only a fiber that was leaked can find it stopped.
-            return (!shared.stop.load(Ordering::Relaxed)).then_some(Self(None));
+        if core.is_some_and(|core| Arc::ptr_eq(core.shared(), shared)) {
+            // Relaxed: only a fiber that was leaked can find it closed.
+            return (!shared.closed_for_all.load(Ordering::Relaxed)).then_some(Self(None));
         }
-        // Relaxed: ordered by the fence; pairs with the one in `close`.
+        // Relaxed: ordered by the fence; pairs with the one in `wait_for_gate`.
         shared.entering.fetch_add(1, Ordering::Relaxed);
         let gate = Self(Some(shared));
         fence(Ordering::SeqCst);
-        (!shared.closed.load(Ordering::Relaxed)).then_some(gate)
+        let own = std::ptr::eq(current::pool_of(), Arc::as_ptr(shared));
+        let closed = if own {
+            &shared.closed_for_all
+        } else {
+            &shared.closed
+        };
+        (!closed.load(Ordering::Relaxed)).then_some(gate)
     }
 }
 
 impl Drop for Gate<'_> {
     fn drop(&mut self) {
         if let Some(shared) = self.0 {
-            // Release: what we queued is seen by who closes; pairs with `close`.
+            // Release: what we queued is seen by who closes; pairs with
+            // `wait_for_gate`.
             shared.entering.fetch_sub(1, Ordering::Release);
         }
     }
@@ -248,10 +257,19 @@ impl Drop for Gate<'_> {
 /// Lets nobody in from outside any more; returns when nobody is on the way in.
 pub(crate) fn close(shared: &Shared) {
     shared.closed.store(true, Ordering::Relaxed);
+    wait_for_gate(shared);
+}
+
+/// Lets no thread of the runtime in any more either.
+pub(crate) fn close_for_all(shared: &Shared) {
+    shared.closed_for_all.store(true, Ordering::Relaxed);
+    wait_for_gate(shared);
+}
+
+fn wait_for_gate(shared: &Shared) {
     // Pairs with the fence in `Gate::enter`.
     fence(Ordering::SeqCst);
-    // Acquire: pairs with the Release in `Gate::drop`. The way in is short and
-    // has no user code on it.
+    // Acquire: pairs with the Release in `Gate::drop`. The way in is short.
     while shared.entering.load(Ordering::Acquire) > 0 {
         primitive::yield_thread();
     }
@@ -302,7 +320,7 @@ pub(crate) unsafe fn submit_new(shared: &Shared, block: NonNull<Block>, placemen
 
 /// Counts a fiber in before anybody can see it.
 pub(crate) fn count_spawn(shared: &Shared, core: Option<&Core>, daemon: bool) {
-    match core {
+    match core.filter(|core| std::ptr::eq(&**core.shared(), shared)) {
         Some(core) => {
             let lives = &core.remote().counters.lives;
             // Published by the queue that the fiber goes through; see

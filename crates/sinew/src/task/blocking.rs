@@ -39,9 +39,16 @@ where
 {
     let request = Request::new(Location::caller());
     let made = shared_for_spawn(|shared| {
-        let _gate = enter(shared)?;
+        let gate = enter(shared)?;
         // SAFETY: `'static` and `Send`.
-        let block = unsafe { make_block(shared, request, true, f) }?;
+        let block = match unsafe { make_block(shared, request, true, f) } {
+            Ok(block) => block,
+            Err((error, f)) => {
+                drop(gate);
+                drop(f); // user code: not under the gate
+                return Err(error);
+            }
+        };
         // SAFETY: a non-null core is this thread's and alive.
         let core: Option<&Core> = unsafe { current::core().as_ref() };
         submit::count_spawn(shared, core, false);
@@ -49,6 +56,8 @@ where
         match services::of(shared).pool.submit(shared, job) {
             Ok(()) => Ok(JoinHandle::new(block, taker::<F, T>())),
             Err((_job, error)) => {
+                // Counted, so the runtime waits for it without the gate.
+                drop(gate);
                 // The closure is dropped here, on the caller's stack.
                 // SAFETY: the job came back, so it is ours to end.
                 unsafe { crate::worker::pool::give_up(shared, block.as_ptr()) };

@@ -1,7 +1,7 @@
 //! Making a fiber that is not like the others.
 
-use super::join::JoinHandle;
-use super::spawn::{Request, spawn_on};
+use super::join::{JoinHandle, LocalJoinHandle};
+use super::spawn::{Request, spawn_here, spawn_on};
 use crate::fiber::Priority;
 use crate::runtime::{Handle, shared_for_spawn, stack_class};
 use crate::sched::submit::Placement;
@@ -60,7 +60,8 @@ impl Builder {
         self
     }
 
-    /// A daemon does not keep its runtime from ending.
+    /// A daemon does not keep its runtime from ending: when all others have
+    /// ended it is cancelled, given five seconds, and then leaked.
     pub fn daemon(mut self, daemon: bool) -> Self {
         self.daemon = daemon;
         self
@@ -109,6 +110,33 @@ impl Builder {
         let request = self.request(Location::caller())?;
         // SAFETY: `'static` and `Send`.
         shared_for_spawn(|shared| unsafe { spawn_on(shared, request, f) })
+    }
+
+    /// Starts the fiber on this worker, where it stays; see
+    /// [`spawn_local`](crate::spawn_local).
+    ///
+    /// # Errors
+    ///
+    /// As [`spawn`](Self::spawn).
+    ///
+    /// # Panics
+    ///
+    /// On a thread that is no worker.
+    ///
+    /// ```
+    /// sinew::run(|| {
+    ///     let shared = std::rc::Rc::new(1);
+    ///     let fiber = sinew::Builder::new().name("here").spawn_local(move || *shared);
+    ///     assert_eq!(fiber.unwrap().join().unwrap(), 1);
+    /// });
+    /// ```
+    #[track_caller]
+    pub fn spawn_local<F, T>(self, f: F) -> io::Result<LocalJoinHandle<T>>
+    where
+        F: FnOnce() -> T + 'static,
+        T: 'static,
+    {
+        spawn_here(self.request(Location::caller())?, f)
     }
 
     /// Starts the fiber on the runtime of `handle`.

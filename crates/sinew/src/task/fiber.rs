@@ -1,35 +1,12 @@
 //! A handle to a fiber, or to a plain thread in its place.
 
 use crate::error::Cancelled;
-use crate::fiber::{BlockRef, ThreadProxy, WaitReason};
+use crate::fiber::{BlockRef, FiberId, ThreadProxy, WaitReason};
 use crate::sched::{current as thread, switch};
 use crate::wait::{WaitOutcome, WaitSpec, end};
 use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
-
-/// Identifies a fiber; never reused within a process.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FiberId(u64);
-
-impl FiberId {
-    /// The number itself, as messages and reports show it.
-    pub fn as_u64(self) -> u64 {
-        self.0
-    }
-}
-
-impl fmt::Debug for FiberId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "FiberId({})", self.0)
-    }
-}
-
-impl fmt::Display for FiberId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
 
 /// A fiber, as others see it; cheap to clone.
 ///
@@ -78,7 +55,7 @@ impl Fiber {
 
     /// Its id.
     pub fn id(&self) -> FiberId {
-        FiberId(match &self.0 {
+        FiberId::new(match &self.0 {
             Inner::Fiber(block) => block.id(),
             Inner::Thread(proxy) => proxy.id(),
         })
@@ -142,12 +119,15 @@ impl Fiber {
     ///
     /// # Panics
     ///
-    /// If this stands for a plain thread: join that instead.
+    /// If this stands for a plain thread (join that instead), or for the fiber
+    /// that calls it.
     #[track_caller]
     pub fn wait(&self) -> Result<(), Cancelled> {
         let Inner::Fiber(block) = &self.0 else {
             panic!("Fiber::wait called on a plain thread's handle; join the thread instead");
         };
+        let myself = switch::running() == Some(block.as_ptr());
+        assert!(!myself, "a fiber cannot wait for its own end");
         crate::wait::point::check()?;
         let spec = WaitSpec::new(WaitReason::Join, Location::caller())
             .cancellable()

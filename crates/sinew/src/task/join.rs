@@ -174,7 +174,7 @@ impl<T> JoinHandle<T> {
         if block.kind().local && block.home() != core.home() {
             return;
         }
-        if !block.claim_start(core.several()) {
+        if !block.claim_start() {
             return;
         }
         if core.take_claimed(Entry::fresh(self.block.as_ptr())) {

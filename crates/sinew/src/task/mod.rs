@@ -15,7 +15,7 @@ mod spawn;
 pub use block_on::block_on;
 pub use blocking::{blocking, spawn_blocking};
 pub use builder::Builder;
-pub use fiber::{Fiber, FiberId, current};
+pub use fiber::{Fiber, current};
 pub use join::{JoinHandle, LocalJoinHandle};
 pub use park::{checkpoint, park, park_timeout, yield_now};
 pub use run::run;

@@ -37,7 +37,9 @@ impl Runtime {
     /// Runs `f` in a fiber of this runtime and returns its value; `f` may
     /// borrow.
     ///
-    /// Called from a fiber, of this or another runtime, only that fiber waits.
+    /// Unlike the free [`run`] it waits for `f` only: other fibers go on, until
+    /// the runtime is dropped. Called from a fiber, of this or another runtime,
+    /// only that fiber waits.
     /// A panic of `f` goes on in the caller.
     ///
     /// # Panics

@@ -3,7 +3,8 @@
 use super::park::yield_now;
 use crate::sched::{current, switch};
 
-/// Yields if this fiber has used up its quantum; else a load and a branch.
+/// Yields if this fiber has used up its quantum; else a call, two loads and a
+/// branch.
 ///
 /// The runtime's monitor raises a flag when a fiber has run for 10 ms (see
 /// [`RuntimeBuilder::quantum`](crate::RuntimeBuilder::quantum)). Put this into

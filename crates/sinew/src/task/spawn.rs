@@ -47,7 +47,9 @@ pub(super) fn enter(shared: &Arc<Shared>) -> io::Result<Gate<'_>> {
     })
 }
 
-/// Fills a block for a new fiber of `shared`; not yet queued.
+/// Fills a block for a new fiber of `shared`; not yet queued. Hands the closure
+/// back with an error: its drop is user code, which does not belong under the
+/// caller's gate.
 ///
 /// # Safety
 ///
@@ -58,14 +60,18 @@ pub(super) unsafe fn make_block<F: FnOnce() -> T, T>(
     request: Request,
     on_pool: bool,
     closure: F,
-) -> io::Result<BlockRef> {
+) -> Result<BlockRef, (io::Error, F)> {
     if shared.out_of_stacks.load(Ordering::Relaxed) && !on_pool {
         let no_stack = shared.no_stack.lock().unwrap_or_else(|e| e.into_inner());
         if let Some(error) = no_stack.clone() {
-            return Err(io::Error::new(io::ErrorKind::OutOfMemory, error));
+            let error = io::Error::new(io::ErrorKind::OutOfMemory, error);
+            return Err((error, closure));
         }
     }
-    let block = submit::take_block()?;
+    let block = match submit::take_block() {
+        Ok(block) => block,
+        Err(error) => return Err((error, closure)),
+    };
     let birth = Birth {
         runtime: shared.tag(),
         ops: &OPS,
@@ -102,12 +108,20 @@ pub(super) unsafe fn spawn_on<F: FnOnce() -> T, T>(
     closure: F,
 ) -> io::Result<JoinHandle<T>> {
     let placement = request.placement;
-    let _gate = enter(shared)?;
+    let gate = enter(shared)?;
     // SAFETY: the caller's promise.
-    let block = unsafe { make_block(shared, request, false, closure) }?;
-    // SAFETY: just made for this runtime.
-    unsafe { submit::submit_new(shared, block.as_ptr(), placement) };
-    Ok(JoinHandle::new(block, taker::<F, T>()))
+    match unsafe { make_block(shared, request, false, closure) } {
+        Ok(block) => {
+            // SAFETY: just made for this runtime.
+            unsafe { submit::submit_new(shared, block.as_ptr(), placement) };
+            Ok(JoinHandle::new(block, taker::<F, T>()))
+        }
+        Err((error, closure)) => {
+            drop(gate);
+            drop(closure);
+            Err(error)
+        }
+    }
 }
 
 #[cold]
@@ -171,19 +185,30 @@ where
     F: FnOnce() -> T + 'static,
     T: 'static,
 {
-    assert!(
-        switch::running().is_some(),
-        "spawn_local called outside of a fiber: there is no worker to stay on"
-    );
-    let mut request = Request::new(Location::caller());
-    request.placement = Placement::Here;
-    // SAFETY: a fiber runs here, so the core is alive. `'static`; the fiber
-    // stays on this worker, and so does its handle, which is not `Send`.
-    let made = unsafe { spawn_on((*current::core()).shared(), request, f) };
-    match made {
-        Ok(handle) => LocalJoinHandle::new(handle),
+    match spawn_here(Request::new(Location::caller()), f) {
+        Ok(handle) => handle,
         Err(error) => cannot_spawn(&error),
     }
+}
+
+/// Makes a fiber that stays on this worker.
+#[track_caller]
+pub(super) fn spawn_here<F, T>(mut request: Request, f: F) -> io::Result<LocalJoinHandle<T>>
+where
+    F: FnOnce() -> T + 'static,
+    T: 'static,
+{
+    assert!(
+        switch::running().is_some(),
+        "spawn_local called outside of a fiber: there is no worker to stay on; \
+         call it inside sinew::run, or use sinew::spawn"
+    );
+    request.placement = Placement::Here;
+    request.migratable = false;
+    // SAFETY: a fiber runs here, so the core is alive. `'static`; the fiber
+    // stays on this worker, and so does its handle, which is not `Send`.
+    let handle = unsafe { spawn_on((*current::core()).shared(), request, f) }?;
+    Ok(LocalJoinHandle::new(handle))
 }
 
 impl Runtime {

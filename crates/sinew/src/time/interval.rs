@@ -25,6 +25,7 @@ use std::time::Duration;
 ///     assert!(start.elapsed() >= Duration::from_millis(6));
 /// });
 /// ```
+#[track_caller]
 pub fn interval(period: Duration) -> Interval {
     assert!(!period.is_zero(), "an interval's period must not be zero");
     Interval {

@@ -17,6 +17,7 @@ use super::waiter::{WaitSpec, Waiter, wait};
 use crate::fiber::{Audience, Block};
 use crate::sched::shared::{Remote, Shared};
 use std::pin::pin;
+use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
@@ -81,8 +82,19 @@ pub(crate) unsafe fn wait_as_owner(target: &Block, spec: &WaitSpec<'_>) {
     }
 }
 
-/// A task's wait for the end of a fiber, made when it is first polled.
-pub(crate) type TaskWaiter = Box<Waiter>;
+/// A task's wait for the end of a fiber, made when it is first polled, and freed
+/// by [`forget_task`].
+///
+/// A leaked box: one that moves, as the handle does, would claim that nobody
+/// else has its address, but the list has.
+pub(crate) struct TaskWaiter(NonNull<Waiter>);
+
+impl TaskWaiter {
+    fn get(&self) -> &Waiter {
+        // SAFETY: allocated until `forget_task` consumes `self`.
+        unsafe { self.0.as_ref() }
+    }
+}
 
 /// Looks whether `target` has completed, and asks to be told if not.
 pub(crate) fn poll_end(
@@ -96,13 +108,15 @@ pub(crate) fn poll_end(
     }
     let Some(waiter) = slot else {
         let waiter = Box::new(Waiter::for_task(context.waker().clone()));
-        // SAFETY: boxed, hence pinned; `forget_task` unlinks it.
-        if !unsafe { link(target, &waiter) } {
-            return Poll::Ready(());
+        let waiter = slot.insert(TaskWaiter(NonNull::from(Box::leak(waiter))));
+        // SAFETY: leaked, hence pinned; `forget_task` unlinks it.
+        if unsafe { link(target, waiter.get()) } {
+            return Poll::Pending;
         }
-        *slot = Some(waiter);
-        return Poll::Pending;
+        forget_task(target, slot);
+        return Poll::Ready(());
     };
+    let waiter = waiter.get();
     let known = {
         let _joiners = target.joiners().lock();
         waiter.outcome().is_some() || waiter.is_woken_by(context.waker())
@@ -126,7 +140,10 @@ pub(crate) fn poll_end(
 /// Ends a task's wait: nobody will touch the waiter any more.
 pub(crate) fn forget_task(target: &Block, slot: &mut Option<TaskWaiter>) {
     if let Some(waiter) = slot.take() {
-        unlink(target, &waiter);
+        unlink(target, waiter.get());
+        // SAFETY: leaked by `poll_end`, and in no list any more: nobody else has
+        // its address.
+        drop(unsafe { Box::from_raw(waiter.0.as_ptr()) });
     }
 }
 

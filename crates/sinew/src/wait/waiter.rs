@@ -132,8 +132,10 @@ impl Waiter {
         self.task_waker().lock().replace(waker)
     }
 
+    /// The links, by a pointer that is good for the whole waiter.
     pub(crate) fn links(&self) -> NonNull<Links> {
-        NonNull::from(&self.links)
+        // They are the first field of a `repr(C)` struct.
+        NonNull::from(self).cast()
     }
 
     pub(crate) fn is_linked(&self) -> bool {

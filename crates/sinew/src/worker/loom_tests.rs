@@ -70,6 +70,7 @@ fn shared(workers: usize) -> Shared {
         draining: Default::default(),
         cancelling: Default::default(),
         closed: Default::default(),
+        closed_for_all: Default::default(),
         entering: Default::default(),
         given_up: Default::default(),
         no_stack: Default::default(),
@@ -154,101 +155,115 @@ impl World {
     }
 }
 
+/// Runs `roles` on threads of their own.
+///
+/// Forwards and backwards: loom forgets the loads of others when a thread loads
+/// a word itself before it changes it, and then does not try what happens if
+/// that change came first. Started in the other order it does.
+fn threads(world: &Arc<World>, backwards: bool, roles: &[fn(&World)]) {
+    let start = |role: &fn(&World)| {
+        let (world, role) = (world.clone(), *role);
+        thread::spawn(move || role(&world))
+    };
+    let started: Vec<_> = if backwards {
+        roles.iter().rev().map(start).collect()
+    } else {
+        roles.iter().map(start).collect()
+    };
+    for thread in started {
+        thread.join().unwrap();
+    }
+}
+
 #[test]
 fn nobody_is_alive_only_when_a_parent_and_the_child_it_spawned_have_ended() {
-    for whom in [Whom::NonDaemons, Whom::All] {
-        loom::model(move || {
+    for (whom, backwards) in [
+        (Whom::NonDaemons, false),
+        (Whom::NonDaemons, true),
+        (Whom::All, false),
+        (Whom::All, true),
+    ] {
+        // Three threads: bounded for the sake of other machines.
+        bounded(4).check(move || {
             let world = World::new(2, whom);
             bump(world.spawned(0), 1); // the parent
-            let parent = thread::spawn({
-                let world = world.clone();
-                move || {
-                    world.spawn_child(0);
-                    world.finish(0, 0);
+            let parent = |world: &World| {
+                world.spawn_child(0);
+                world.finish(0, 0);
+            };
+            let thief = |world: &World| world.try_run_child(1);
+            let reader = |world: &World| {
+                if alive(&world.shared, world.whom) == 0 {
+                    assert!(world.ended[0].get() && world.ended[1].get());
                 }
-            });
-            let thief = thread::spawn({
-                let world = world.clone();
-                move || world.try_run_child(1)
-            });
-            if alive(&world.shared, whom) == 0 {
-                assert!(world.ended[0].get() && world.ended[1].get());
-            }
-            parent.join().unwrap();
-            thief.join().unwrap();
+            };
+            threads(&world, backwards, &[parent, thief, reader]);
         });
     }
 }
 
 #[test]
 fn a_drain_returns_when_the_last_fiber_has_ended_and_sees_what_it_did() {
-    loom::model(|| {
-        let world = World::new(1, Whom::NonDaemons);
-        bump(world.spawned(0), 1);
-        let worker = thread::spawn({
-            let world = world.clone();
-            move || {
+    for backwards in [false, true] {
+        loom::model(move || {
+            let world = World::new(1, Whom::NonDaemons);
+            bump(world.spawned(0), 1);
+            let worker = |world: &World| {
                 world.finish(0, 0);
                 world.go_to_sleep(0);
-            }
+            };
+            let drainer = |world: &World| {
+                world.drain();
+                assert!(world.ended[0].get());
+            };
+            threads(&world, backwards, &[worker, drainer]);
         });
-        world.drain();
-        assert!(world.ended[0].get());
-        worker.join().unwrap();
-    });
+    }
 }
 
 #[test]
 fn a_drain_returns_when_a_child_spawned_by_a_finishing_fiber_has_ended_elsewhere() {
-    // Two workers, a drainer that sleeps, and a lock: bounded to stay within
-    // a minute.
-    bounded(3).check(|| {
-        let world = World::new(2, Whom::NonDaemons);
-        bump(world.spawned(0), 1);
-        let parent = thread::spawn({
-            let world = world.clone();
-            move || {
+    for backwards in [false, true] {
+        // Two workers, a drainer that sleeps, and a lock: bounded.
+        bounded(2).check(move || {
+            let world = World::new(2, Whom::NonDaemons);
+            bump(world.spawned(0), 1);
+            let parent = |world: &World| {
                 world.spawn_child(0);
                 world.finish(0, 0);
                 world.try_run_child(0);
                 world.go_to_sleep(0);
-            }
-        });
-        let thief = thread::spawn({
-            let world = world.clone();
-            move || {
+            };
+            let thief = |world: &World| {
                 world.try_run_child(1);
                 world.go_to_sleep(1);
-            }
+            };
+            let drainer = |world: &World| {
+                world.drain();
+                assert!(world.ended[0].get() && world.ended[1].get());
+            };
+            threads(&world, backwards, &[parent, thief, drainer]);
         });
-        world.drain();
-        assert!(world.ended[0].get() && world.ended[1].get());
-        parent.join().unwrap();
-        thief.join().unwrap();
-    });
+    }
 }
 
 #[test]
 fn of_two_who_drain_neither_sleeps_for_ever() {
-    bounded(4).check(|| {
-        let world = World::new(1, Whom::NonDaemons);
-        bump(world.spawned(0), 1);
-        let worker = thread::spawn({
-            let world = world.clone();
-            move || {
+    for backwards in [false, true] {
+        bounded(3).check(move || {
+            let world = World::new(1, Whom::NonDaemons);
+            bump(world.spawned(0), 1);
+            let worker = |world: &World| {
                 world.finish(0, 0);
                 world.go_to_sleep(0);
-            }
+            };
+            let drainer = |world: &World| {
+                world.drain();
+                assert!(world.ended[0].get());
+            };
+            threads(&world, backwards, &[worker, drainer, drainer]);
         });
-        let other = thread::spawn({
-            let world = world.clone();
-            move || world.drain()
-        });
-        world.drain();
-        assert!(world.ended[0].get());
-        worker.join().unwrap();
-        other.join().unwrap();
-    });
+    }
 }
 
 /// The gate of `sched::submit`, and who closes it.
@@ -463,8 +478,9 @@ fn a_stack_that_comes_back_while_a_worker_starves_reaches_it() {
 /// Worker 0 has just been fed, worker 1 starves next, worker 2 has the stack.
 #[test]
 fn a_worker_that_begins_to_starve_when_another_ends_gets_the_stack_of_a_third() {
-    // Three workers, two of which sleep, and two locks: bounded.
-    bounded(3).check(|| {
+    // Three workers, two of which sleep, and two locks: with three preemptions
+    // it takes more than a minute.
+    bounded(2).check(|| {
         let kitchen = Kitchen::new();
         let mut hot = kitchen.hot();
         let stack = hot.take(CLASS).unwrap();

@@ -14,9 +14,11 @@
 //! monitor tidies up once more and sleeps too, until a worker rings it awake.
 
 use super::run::wake_starving;
-use crate::fiber::{Block, slab};
+use super::shutdown;
+use crate::fiber::{Block, FiberId, slab};
 use crate::sched::shared::{Remote, Shared};
 use crate::stack::{Given, Trim};
+use crate::sys::log::log;
 use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,12 +30,12 @@ const TRIM_EVERY: Duration = Duration::from_millis(100);
 /// All workers must have slept this long before the monitor sleeps.
 const LINGER: Duration = Duration::from_millis(50);
 
-/// A fiber that has kept its worker from all others for too long.
+/// A fiber that has run for long without a pause, whether or not others wait.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HogReport {
     /// The fiber's id.
-    pub id: u64,
+    pub id: FiberId,
     /// Its name, if it has one.
     pub name: Option<String>,
     /// The worker that runs it.
@@ -84,6 +86,10 @@ pub(crate) fn run(shared: &Shared, settings: &MonitorSettings) {
         let now = Instant::now();
         for (remote, watch) in shared.remotes.iter().zip(&mut watches) {
             observe(shared, remote, watch, settings, now);
+        }
+        // Relaxed: a worker that never switches again does not look at it.
+        if shared.draining.load(Ordering::Relaxed) {
+            shutdown::poke(shared);
         }
         if now - trimmed >= TRIM_EVERY {
             trimmed = now;
@@ -168,6 +174,7 @@ fn observe(
         shared.wake_searcher();
     }
     if switches != watch.switches || !running {
+        remote.stuck.store(false, Ordering::Relaxed);
         *watch = Watch {
             switches,
             since: now,
@@ -176,8 +183,11 @@ fn observe(
         return;
     }
     let running_for = now - watch.since;
-    if running_for >= TICK && remote.stealable() > 0 {
-        shared.wake_searcher(); // it does not get to them
+    if running_for >= TICK {
+        remote.stuck.store(true, Ordering::Relaxed);
+        if remote.stealable() > 0 {
+            shared.wake_searcher(); // it does not get to them
+        }
     }
     if running_for >= settings.quantum {
         remote.preempt.store(true, Ordering::Relaxed);
@@ -189,7 +199,7 @@ fn observe(
                 Some(callback) => {
                     let callback = std::panic::AssertUnwindSafe(|| callback(&report));
                     if std::panic::catch_unwind(callback).is_err() {
-                        crate::sys::log::log("the hog callback panicked");
+                        log("the hog callback panicked");
                     }
                 }
                 None => log_hog(&report),
@@ -202,7 +212,7 @@ fn observe(
 fn describe(remote: &Remote, switches: u64, running_for: Duration) -> Option<HogReport> {
     let load = || remote.current.load(Ordering::Acquire).cast_const();
     let look = |block: &Block, extras: Option<&crate::fiber::Extras>| HogReport {
-        id: block.id(),
+        id: FiberId::new(block.id()),
         name: extras.and_then(|extras| extras.name.as_deref().map(String::from)),
         worker: remote.index,
         running_for,
@@ -218,15 +228,17 @@ fn describe(remote: &Remote, switches: u64, running_for: Duration) -> Option<Hog
 }
 
 fn log_hog(report: &HogReport) {
-    let name = report.name.as_deref().unwrap_or("<unnamed>");
-    let place = report
-        .spawned_at
-        .map_or_else(String::new, |at| format!(", spawned at {at}"));
-    crate::sys::log::log(&format!(
-        "fiber '{name}' (id {}) has kept worker {} busy for {} ms without a pause{place}; \
-         call sinew::safepoint() in its loops, or run it by sinew::blocking",
-        report.id,
+    let place = |what: &str, at: Option<&Location<'_>>| {
+        at.map_or_else(String::new, |at| format!(", {what} at {at}"))
+    };
+    log(&format!(
+        "fiber {} has not let go of worker {} for {} ms{}{}; if it computes, call \
+         sinew::safepoint() in its loops; if it blocks (a std lock or channel, a system call), \
+         use sinew::blocking, and hold no std lock across a wait",
+        report.id.with_name(report.name.as_deref()),
         report.worker,
         report.running_for.as_millis(),
+        place("spawned", report.spawned_at),
+        place("last waited", report.last_wait),
     ));
 }

@@ -140,7 +140,10 @@ impl Pool {
             // SAFETY: the queue owned the job, and it runs once.
             unsafe { run_job(shared, job) };
             // Release: pairs with `is_busy`.
-            self.jobs.fetch_sub(1, Ordering::Release);
+            let last = self.jobs.fetch_sub(1, Ordering::Release) == 1;
+            if last && shared.clock.stands() {
+                shared.wake_all(); // now the clock may jump
+            }
         }
         current::set_pool_of(std::ptr::null());
     }

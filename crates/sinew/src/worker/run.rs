@@ -65,7 +65,15 @@ pub(crate) fn run(core: &Core) {
     leave_behind(core);
     current::set_core(ptr::null());
     if shared.given_up.load(Ordering::Relaxed) {
-        shutdown::fail_abandoned(&shared);
+        // It may call wakers of async tasks, which is user code: not here.
+        let started = std::thread::Builder::new().spawn(move || {
+            shutdown::fail_abandoned(&shared);
+        });
+        if let Err(error) = started {
+            log(&format!(
+                "joiners of fibers that never ran wait on: {error}"
+            ));
+        }
     }
 }
 
@@ -85,7 +93,7 @@ fn leave_behind(core: &Core) {
         // SAFETY: the entry owns the fiber, or a reference to its block.
         let fiber = unsafe { block.as_ref() };
         if entry.is_fresh() {
-            if !fiber.claim_start(core.several()) {
+            if !fiber.claim_start() {
                 // SAFETY: the stale entry's own reference.
                 unsafe { release(block, 1) };
                 continue;
@@ -135,7 +143,7 @@ fn run_entry(core: &Core, entry: Entry) {
     // SAFETY: the entry owns the fiber, or a reference to its block.
     let fiber = unsafe { block.as_ref() };
     if entry.is_fresh() {
-        if !fiber.claim_start(core.several()) {
+        if !fiber.claim_start() {
             // A joiner was faster. SAFETY: the stale entry's own reference.
             unsafe { release(block, 1) };
             return;

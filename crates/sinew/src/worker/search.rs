@@ -89,8 +89,8 @@ fn wait_for_lone(core: &Core, victim: usize, switches_then: u64) -> Option<Entry
     steal(core, remote)
 }
 
-/// Takes a batch from a worker that has far more to do than this one, although
-/// this one has something to do itself.
+/// Takes a batch from a worker that has far more to do than this one, or does
+/// not get to it, although this one has something to do itself.
 ///
 /// Started fibers stay where they are. Without this a worker that has stolen a
 /// few long-lived ones would leave hundreds of unstarted ones to another.
@@ -103,9 +103,13 @@ pub(crate) fn even_out(core: &Core) {
     // Relaxed: a hint, published now and then.
     let theirs = victim.counters.load.load(Ordering::Relaxed) as usize;
     let waiting = victim.stealable();
-    if waiting >= 2 && 2 * core.load() < theirs {
+    let stuck = waiting > 0 && victim.stuck.load(Ordering::Relaxed);
+    if stuck || waiting >= 2 && 2 * core.load() < theirs {
         if let Some(entry) = steal(core, victim) {
-            core.push_stealable(entry);
+            if core.push_stealable(entry) > 1 {
+                // As in `Core::take_mail`.
+                core.shared().wake_searcher();
+            }
         }
     }
 }

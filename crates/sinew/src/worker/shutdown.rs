@@ -137,8 +137,36 @@ pub(crate) fn cancel_all(shared: &Arc<Shared>) {
     });
 }
 
-/// Ends the fibers that never got a stack: their joiners learn so, their
-/// closures are leaked.
+/// Takes what lies unstarted in queues that others can reach, of workers that
+/// may never come back to them.
+pub(crate) fn abandon_queued(shared: &Shared) {
+    let mails = shared.remotes.iter().map(|remote| &remote.mail);
+    let injectors = mails.chain(std::iter::once(&shared.injectors));
+    let injected = injectors.flat_map(|queue| std::iter::from_fn(|| queue.pop(true)));
+    let deques = shared
+        .remotes
+        .iter()
+        .filter_map(|remote| remote.stealers.as_ref());
+    let stealable = deques.flat_map(|queue| std::iter::from_fn(|| queue.pop()));
+    for entry in injected.chain(stealable) {
+        let block = entry.block();
+        // SAFETY: the entry owns the fiber, or a reference to its block.
+        let fiber = unsafe { block.as_ref() };
+        if !entry.is_fresh() {
+            continue; // migratable and started: leaked, with its stack
+        }
+        if fiber.claim_start() {
+            fiber.merge_entry();
+            shared.abandoned.lock().push(Abandoned(block));
+        } else {
+            // SAFETY: the stale entry's own reference.
+            unsafe { release(block, 1) };
+        }
+    }
+}
+
+/// Ends the fibers that will never start: their joiners learn so, their closures
+/// are leaked.
 ///
 /// On the thread that ends the runtime: it may call wakers of async tasks.
 pub(crate) fn fail_abandoned(shared: &Shared) {

@@ -19,10 +19,13 @@ pub(crate) fn sleep(core: &Core, searching: bool) -> bool {
     let shared = core.shared();
     let remote = core.remote();
     let wake_at = core.with_wheel(|wheel| wheel.next_wake());
-    if let Some(at) = wake_at {
-        // On a virtual clock the next timer is now, unless a pool thread may
-        // still bring something before.
-        if !super::services::of(shared).pool.is_busy() && shared.clock.skip_to(at) {
+    let stands = shared.clock.stands();
+    if let Some(at) = wake_at.filter(|_| stands) {
+        // The next timer is now, unless a pool thread may still bring something
+        // before, or has just done so (its last job is counted out after that).
+        let pool_is_idle = !super::services::of(shared).pool.is_busy();
+        if pool_is_idle && remote.inbox.is_empty() && shared.injectors.is_empty() {
+            shared.clock.skip_to(at);
             if searching {
                 search::end_search(core);
             }

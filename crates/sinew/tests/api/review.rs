@@ -173,3 +173,148 @@ fn a_poll_after_the_end_is_ready_whichever_waker_it_brings() {
         }
     });
 }
+
+#[test]
+fn lower_levels_have_their_turn_also_among_started_and_unstarted_ones() {
+    let _watch = watch();
+    let rt = runtime(2);
+    let stop = Arc::new(AtomicBool::new(false));
+    let victims: Vec<_> = (0..4).map(|_| Arc::new(AtomicUsize::new(0))).collect();
+    let urgent: Vec<_> = victims
+        .iter()
+        .map(|victim| {
+            let (stop, victim) = (stop.clone(), victim.clone());
+            let builder = sinew::Builder::new().priority(Priority::High);
+            let body = move || {
+                let theirs = stop.clone();
+                let started = sinew::spawn_local(move || {
+                    while !theirs.load(Ordering::Relaxed) {
+                        victim.fetch_add(1, Ordering::Relaxed);
+                        sinew::yield_now();
+                    }
+                });
+                let mut turns = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    turns += 1;
+                    if turns % 20 == 0 {
+                        drop(sinew::spawn(|| ()));
+                    }
+                    sinew::yield_now();
+                }
+                started.join().unwrap();
+            };
+            builder.spawn_on(&rt.handle(), body).unwrap()
+        })
+        .collect();
+    // Each goes on: if one starved the watch would end the test.
+    for victim in &victims {
+        let seen = victim.load(Ordering::Relaxed);
+        while victim.load(Ordering::Relaxed) < seen + 50 {
+            std::thread::yield_now();
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    for fiber in urgent {
+        fiber.join().unwrap();
+    }
+}
+
+#[test]
+fn a_daemon_that_never_switches_does_not_keep_a_runtime_from_noticing_its_end() {
+    let _watch = watch();
+    for workers in [1, 2] {
+        let rt = runtime(workers);
+        let release = Arc::new(AtomicBool::new(false));
+        for _ in 0..workers {
+            let release = release.clone();
+            let hog = move || {
+                while !release.load(Ordering::Relaxed) && !sinew::is_cancelled() {
+                    std::hint::spin_loop();
+                }
+            };
+            let daemon = sinew::Builder::new().daemon(true);
+            drop(daemon.spawn_on(&rt.handle(), hog).unwrap());
+        }
+        drop(rt);
+    }
+}
+
+#[test]
+fn fibers_are_not_left_to_a_worker_that_does_not_get_to_them() {
+    let _watch = watch();
+    let rt = runtime(2);
+    let (release, ran) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicUsize::new(0)),
+    );
+    let theirs = release.clone();
+    let hog = rt.spawn(move || {
+        while !theirs.load(Ordering::Relaxed) {
+            std::hint::spin_loop();
+        }
+    });
+    rt.run(|| {
+        let stop = Arc::new(AtomicBool::new(false));
+        let busy: Vec<_> = (0..100)
+            .map(|_| {
+                let stop = stop.clone();
+                sinew::spawn_local(move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        sinew::yield_now();
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..300 {
+            let ran = ran.clone();
+            drop(sinew::spawn(move || ran.fetch_add(1, Ordering::Relaxed)));
+            sinew::yield_now();
+        }
+        while ran.load(Ordering::Relaxed) < 300 {
+            sinew::yield_now();
+        }
+        stop.store(true, Ordering::Relaxed);
+        for fiber in busy {
+            fiber.join().unwrap();
+        }
+    });
+    release.store(true, Ordering::Relaxed);
+    hog.join().unwrap();
+}
+
+#[test]
+fn a_hog_callback_may_spawn_until_the_end() {
+    let _watch = watch();
+    for _ in 0..5 {
+        let spawned = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let log = spawned.clone();
+        let rt = Runtime::builder()
+            .workers(1)
+            .report_hogs_after(Duration::from_millis(1))
+            .on_hog(move |_| {
+                for _ in 0..1000 {
+                    if let Ok(fiber) = sinew::Builder::new().spawn(|| ()) {
+                        log.lock().unwrap().push(fiber);
+                    }
+                }
+            })
+            .build()
+            .unwrap();
+        let (seen, log) = (Arc::new(AtomicBool::new(false)), spawned.clone());
+        let theirs = seen.clone();
+        rt.spawn(move || {
+            while log.lock().unwrap().is_empty() {
+                std::hint::spin_loop();
+            }
+            theirs.store(true, Ordering::Relaxed);
+        });
+        while !seen.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+        drop(rt);
+        // Whatever was accepted has an end.
+        for fiber in std::mem::take(&mut *spawned.lock().unwrap()) {
+            let _ = fiber.join();
+        }
+    }
+}

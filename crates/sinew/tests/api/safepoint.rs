@@ -124,7 +124,7 @@ fn a_hog_is_reported_with_name_worker_and_place() {
             while !reported.is_open() {
                 std::hint::spin_loop();
             }
-            sinew::current().id().as_u64()
+            sinew::current().id()
         };
         let line = line!() + 1;
         let hog = builder.spawn_on(&handle, glutton);

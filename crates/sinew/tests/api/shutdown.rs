@@ -232,7 +232,7 @@ fn what_cannot_end_is_reported_by_name_and_leaked_and_later_wakes_do_nothing() {
         let leaked = error.leaked();
         assert_eq!(leaked.len(), 1, "{error}");
         assert_eq!(leaked[0].name.as_deref(), Some("stubborn"));
-        assert_eq!(leaked[0].id, fiber.id().as_u64());
+        assert_eq!(leaked[0].id, fiber.id());
         assert_eq!(leaked[0].waits_for, WaitReason::Park);
         assert!(leaked[0].waits_at.unwrap().file().ends_with("shutdown.rs"));
         let text = error.to_string();
@@ -312,10 +312,7 @@ fn a_fiber_stuck_in_the_drop_of_its_result_is_told_and_reported_like_any_other()
         wait_until(|| fiber.wait_reason() == WaitReason::Sleep);
         let result = runtime.shutdown_timeout(Duration::from_millis(300));
         if let Err(error) = result {
-            let named = error
-                .leaked()
-                .iter()
-                .any(|leaked| leaked.id == fiber.id().as_u64());
+            let named = error.leaked().iter().any(|leaked| leaked.id == fiber.id());
             assert!(named, "neither told to stop nor reported: {error}");
             panic!("it was not told to stop: {error}");
         }
@@ -339,7 +336,7 @@ fn a_blocking_job_that_does_not_end_is_reported() {
             .shutdown_timeout(Duration::from_millis(20))
             .unwrap_err();
         assert_eq!(error.leaked().len(), 1, "{error}");
-        assert_eq!(error.leaked()[0].id, job.fiber().id().as_u64());
+        assert_eq!(error.leaked()[0].id, job.fiber().id());
         release.open();
         job.join().unwrap();
     });
