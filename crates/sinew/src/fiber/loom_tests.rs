@@ -1,7 +1,46 @@
 //! Models of the state word, of the token of `park`, of a fiber's end and its
 //! references, of who starts a fiber, and of a thread's proxy.
 //!
-//! TABLE
+//! Every ordering below was weakened once by hand; the model named caught it.
+//!
+//! | weakened                                     | caught by |
+//! |----------------------------------------------|-----------|
+//! | `State::occupy` Release → Relaxed            | `a_reference_made_by_the_registry…` |
+//! | `State::load` Acquire → Relaxed              | `whoever_sees_the_end…`, three models of `wait` |
+//! | `State::wake_by` AcqRel → Acquire            | `a_cancelled_park…`, `a_wake_before_during_or_after…`, both token models |
+//! | `State::wake_by` AcqRel → Release            | `of_two_wakers…`, `a_wake_before_during_or_after…` |
+//! | `State::commit_park` AcqRel → Acquire        | `of_two_wakers…`, `a_wake_before_during_or_after…` |
+//! | `State::commit_park` AcqRel → Release        | nothing: not needed (1) |
+//! | `State::take_wakes` Acquire → Relaxed        | `a_wake_before_during_or_after…` |
+//! | `State::take_token` Acquire → Relaxed        | `a_fiber_that_takes_a_token…` |
+//! | `State::take_poll` Acquire → Relaxed         | `a_fiber_that_polls_again…` |
+//! | `State::complete` AcqRel → Acquire           | `a_dropped_handle…`, `a_waiter_comes_too_late…` |
+//! | `State::complete` AcqRel → Release           | `a_waiter_comes_too_late…`, `wait::an_owner_and_a_listed_waiter…` |
+//! | `State::complete` without its fence          | `a_dropped_handle…`, `whoever_sees_the_end…` |
+//! | `State::complete_empty` AcqRel → Acquire     | `who_waits_for_a_detached_fiber…` |
+//! | `State::complete_empty` AcqRel → Release     | nothing: not needed (2) |
+//! | `State::announce_owner` AcqRel → either half | `a_waiter_comes_too_late…`, `wait::an_owner_and_a_listed_waiter…` |
+//! | `State::announce_waiter` Acquire → Relaxed   | `a_waiter_comes_too_late…`, `who_waits_for_a_detached_fiber…` |
+//! | `State::detach` AcqRel → either half         | `a_dropped_handle…`, `whoever_sees_the_end…` |
+//! | `State::try_acquire` Acquire → Relaxed       | `a_reference_made_by_the_registry…` |
+//! | `State::release` Release → Relaxed           | `a_dropped_handle…`, `a_reference_made_by_the_registry…` |
+//! | `State::release` without its fence           | `a_dropped_handle…`, `a_reference_made_by_the_registry…` |
+//! | `Block::claim_start` swap → load and store   | `of_two_workers_and_a_joiner…` |
+//! | `ThreadProxy::wake_by` Release → Relaxed     | `a_notified_thread…`, `a_thread_that_takes_a_token…` |
+//! | `ThreadProxy::take_wakes` Acquire → Relaxed  | `a_notified_thread…`, `wait::a_join_that_times_out…` |
+//! | `ThreadProxy::take_token` Acquire → Relaxed  | `a_thread_that_takes_a_token…` |
+//! | `ThreadProxy::take_poll` Acquire → Relaxed   | `a_thread_that_takes_a_token…` |
+//!
+//! (1) A fiber that stayed awake takes its wakes itself, and acquires then; its
+//! worker reads nothing of the waker's. (2) Without a handle there is no owner in
+//! the block's place; the list has a lock.
+//!
+//! That `detach` releases to the fence in `complete` is what `state` promises;
+//! nothing that a handle does today needs it.
+//!
+//! Loom keeps one last access per word: a thread that loads a word before it
+//! changes it hides an earlier load of another thread, and loom does not try the
+//! change before that load. So who only looks is started last here.
 
 use super::block::{Birth, Block, Kind, Ops};
 use super::priority::Priority;

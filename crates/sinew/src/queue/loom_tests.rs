@@ -1,6 +1,13 @@
 //! Models of the inbox, with a futex driver for its owner to sleep on.
 //!
-//! TABLE
+//! Every ordering below was weakened once by hand; the model named caught it.
+//!
+//! | weakened                             | caught by |
+//! |--------------------------------------|-----------|
+//! | `Inbox::push` Release → Relaxed      | all three |
+//! | `Inbox::take_all` Acquire → Relaxed  | all three |
+//!
+//! The rest of the inbox is Relaxed already.
 
 use super::inbox::{Inbox, Pushed};
 use crate::fiber::Block;

@@ -155,8 +155,8 @@ fn a_fiber_that_never_got_a_stack_ends_with_the_runtime_and_says_so() {
     let error = runtime
         .shutdown_timeout(Duration::from_millis(20))
         .unwrap_err();
-    assert_eq!(error.leaked().len(), 1, "{error}");
-    assert_eq!(error.leaked()[0].id, endless.fiber().id());
+    let leaked: Vec<_> = error.leaked().iter().map(|fiber| fiber.id).collect();
+    assert!(leaked.contains(&endless.fiber().id()), "{error}");
     assert!(starved.join().unwrap_err().is_no_stack());
     endless.fiber().unpark(); // goes nowhere, harms nobody
 }

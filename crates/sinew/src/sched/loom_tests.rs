@@ -1,6 +1,23 @@
 //! Models of the idle protocol, the monitor's bell and the futex driver.
 //!
-//! TABLE
+//! Deque and injector are crossbeam's and no loom types: `Queue` stands for them.
+//! `Crew::work` follows `worker::run` and `worker::sleep`.
+//!
+//! Every ordering below was weakened once by hand; the model named caught it.
+//!
+//! | weakened                                    | caught by |
+//! |---------------------------------------------|-----------|
+//! | `Idle::claim_sleeper` without its fence     | `a_submitter_sees_the_sleeper…`, `no_work_lies_in_a_queue…` |
+//! | `Idle::go_to_sleep` without its fence       | `a_submitter_sees_the_sleeper…`, `no_work_lies_in_a_queue…` |
+//! | `Idle::end_search` without its fence        | `work_that_a_leaving_searcher…` |
+//! | `FutexDriver::park`, first Acquire → Relaxed | nothing: not needed (1) |
+//! | `FutexDriver::park`, second Acquire → Relaxed | `what_came_before_an_unpark…` |
+//! | `FutexDriver::unpark` Release → Relaxed     | `what_came_before_an_unpark…`, `no_work_lies_in_a_queue…` |
+//! | `MonitorBell::sleep` without its fence      | `the_monitor_never_sleeps…` |
+//! | the fence before `ring` (here; copied from `worker::sleep`) | `the_monitor_never_sleeps…` |
+//!
+//! (1) The second swap reads what the first one wrote, which continues the
+//! release sequence of the `unpark` that the first one read.
 
 use super::bell::MonitorBell;
 use super::idle::{Idle, Left};

@@ -1,6 +1,23 @@
 //! Models of a wait: the claim, its one notification, and the end of a fiber.
 //!
-//! TABLE
+//! Every ordering below was weakened once by hand; the model named caught it.
+//!
+//! | weakened                                 | caught by |
+//! |------------------------------------------|-----------|
+//! | `Claim::claim` AcqRel → Acquire          | `a_claim_is_won_once…`, `a_task_that_awaits…` |
+//! | `Claim::claim` AcqRel → Release          | nothing: not needed (1) |
+//! | `Claim::claim`, failure Acquire → Relaxed | `a_claim_is_won_once…` (2) |
+//! | `Claim::settle` Release → Relaxed        | `a_claim_is_won_once…` (2) |
+//! | `Claim::get` Acquire → Relaxed           | `a_claim_is_won_once…`, `a_task_that_awaits…` |
+//!
+//! (1) Nothing is published through the word of a wait that is still open: a
+//! waker gets at the waiter through a list's lock or a pool's queue. (2) Only by
+//! the model of the claim alone: in a whole wait the notification that follows
+//! (`State::notify`, `ThreadProxy::notify`) orders the same, and a loser reads
+//! nothing. What the waits need of the state word and the proxy is in the table
+//! of `fiber::loom_tests`.
+//!
+//! `Worker::wait` follows `wait_fiber`, whose switch cannot run in a model.
 
 use super::deadline::Deadline;
 use super::end::{forget_task, poll_end, wait_as_owner, wait_for_end, wake_joiners};

@@ -1,6 +1,32 @@
 //! Models of how a runtime ends, and of how a stack comes back to who starves.
 //!
-//! TABLE
+//! `alive`, `drain`, `poke`, the pool's end of a task, the gate, `StackPool` and
+//! `HotStacks` are the real ones. Copied, because they need a `Core`: the count of
+//! `run::finish`, the look of `sleep::sleep`, and in `Kitchen` the workers' side
+//! of `run::{starve, feed_starved, relieve}`.
+//!
+//! Every ordering below was weakened once by hand; the model named caught it.
+//!
+//! | weakened                                       | caught by |
+//! |------------------------------------------------|-----------|
+//! | `alive`, `finished` Acquire → Relaxed          | `nobody_is_alive…`, the models of `drain` |
+//! | `alive`, `daemons_finished` Acquire → Relaxed  | `nobody_is_alive…` |
+//! | `alive`, spawned read before finished          | `nobody_is_alive…`, `a_drain_returns_when_a_child…` |
+//! | `run::finish` (here) Release → Relaxed         | `nobody_is_alive…`, the models of `drain` |
+//! | `drain` without its fence                      | the models of `drain` |
+//! | `pool::run_job` Release → Relaxed              | `…the_last_task_of_the_pool…` |
+//! | `pool::run_job` without its fence              | `…the_last_task_of_the_pool…` |
+//! | `Gate::enter` without its fence                | `whoever_was_let_into_a_runtime…` |
+//! | `Gate::drop` Release → Relaxed                 | `whoever_was_let_into_a_runtime…` |
+//! | `close` without its fence                      | `whoever_was_let_into_a_runtime…` |
+//! | `close` Acquire → Relaxed                      | `whoever_was_let_into_a_runtime…` |
+//! | `StackPool::put` looks before it has the lock  | `a_worker_that_begins_to_starve…` |
+//! | `starve` (here) wakes only the first time      | `a_worker_that_begins_to_starve…` |
+//! | `StackPool::begin_starving` SeqCst → Relaxed   | nothing: not needed (1) |
+//! | `StackPool::end_starving` SeqCst → Relaxed     | nothing: not needed (1) |
+//!
+//! (1) Who starves takes the pool's lock afterwards, and unparks every driver:
+//! one of the two reaches whoever gives.
 
 use super::pool::give_up;
 use super::shutdown::{Whom, alive, drain, poke};
