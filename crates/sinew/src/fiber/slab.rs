@@ -24,7 +24,7 @@
 //! Invariant 2: extras (names) are freed only under the lock.
 
 use super::block::{BLOCK_BYTES, Block, BlockRef, Extras};
-use crate::sys::map::Mapping;
+use crate::sys::map::{self, Mapping};
 use std::ptr::{self, NonNull};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -92,6 +92,10 @@ impl Chunk {
     /// Maps the chunk's memory and puts all its blocks on the free list.
     fn map(&mut self, number: usize) -> std::io::Result<()> {
         let memory = Mapping::reserve(CHUNK_BLOCKS * BLOCK_BYTES, BLOCK_BYTES)?;
+        // All pages at once instead of a fault for each. A refusal only means
+        // that they fault after all.
+        // SAFETY: our own new mapping.
+        let _ = unsafe { map::advise(memory.span(), map::Advice::PopulateWrite) };
         let blocks = memory.start() as *mut Block;
         for index in (0..CHUNK_BLOCKS).rev() {
             // SAFETY: the mapping holds CHUNK_BLOCKS blocks, aligned to more
