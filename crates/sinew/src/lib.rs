@@ -1,4 +1,32 @@
-#![doc = include_str!("../../../README.md")]
+//! A stackful M:N fiber runtime: ordinary blocking code, and a great many of
+//! such "threads" on a handful of OS threads.
+//!
+//! ```
+//! let answers: Vec<u64> = sinew::run(|| {
+//!     let fibers: Vec<_> = (0..100).map(|i| sinew::spawn(move || i * i)).collect();
+//!     fibers.into_iter().map(|fiber| fiber.join().unwrap()).collect()
+//! });
+//! assert_eq!(answers[9], 81);
+//! ```
+//!
+//! | for | see |
+//! |---|---|
+//! | starting and joining fibers | [`spawn`], [`spawn_local`], [`Builder`], [`JoinHandle`], [`Fiber`] |
+//! | waiting | [`park`], [`sleep`], [`interval`], [`yield_now`], [`block_on`] |
+//! | work that blocks a thread | [`blocking`], [`spawn_blocking`] |
+//! | being asked to stop | [`Fiber::cancel`], [`check_cancelled`], [`checkpoint`], [`Cancelled`] |
+//! | long computations | [`safepoint`], [`no_suspend`] and the attributes below |
+//! | runtimes | [`run`], [`Runtime`], [`RuntimeBuilder`], [`Handle`], [`RuntimeStats`] |
+//! | all of it by example | [`guide`] |
+//!
+//! | feature | default | what you gain |
+//! |---|---|---|
+//! | `macros` | yes | `#[sinew::main]`, `#[sinew::test]`, `#[sinew::preemptible]`, `#[sinew::unchecked]` |
+//! | `sanitizer` | no | AddressSanitizer is told of every stack switch |
+//!
+//! The repository's README has the limits and the environment variables,
+//! `docs/soundness.md` the guarantees and how they are kept.
+
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 
 // The macros name items of this crate by `::sinew`, also in our own tests.
@@ -49,6 +77,11 @@ pub use sinew_macros::{main, preemptible, test, unchecked};
 
 #[doc = include_str!("../../../docs/guide.md")]
 pub mod guide {}
+
+/// The README's examples, run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod readme {}
 
 #[doc(hidden)]
 pub mod bench_internals;
