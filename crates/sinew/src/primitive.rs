@@ -128,3 +128,31 @@ pub(crate) mod futex {
         }
     }
 }
+
+/// What the models of several folders share.
+#[cfg(all(test, loom))]
+pub(crate) mod model {
+    use loom::cell::UnsafeCell;
+
+    /// A plain cell: loom fails if two threads use it without an order.
+    pub(crate) struct Plain<T>(UnsafeCell<T>);
+
+    // SAFETY: every access is checked by loom.
+    unsafe impl<T: Send> Sync for Plain<T> {}
+
+    impl<T: Copy> Plain<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(UnsafeCell::new(value))
+        }
+
+        pub(crate) fn set(&self, value: T) {
+            // SAFETY: loom checks that nobody else uses the cell now.
+            self.0.with_mut(|at| unsafe { *at = value });
+        }
+
+        pub(crate) fn get(&self) -> T {
+            // SAFETY: loom checks that nobody writes the cell now.
+            self.0.with(|at| unsafe { *at })
+        }
+    }
+}

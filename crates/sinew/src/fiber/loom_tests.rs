@@ -46,35 +46,13 @@ use super::block::{Birth, Block, Kind, Ops};
 use super::priority::Priority;
 use super::proxy::ThreadProxy;
 use super::state::{Completed, Detached, Park, State, Wake};
+use crate::primitive::model::Plain;
 use crate::primitive::{AtomicBool, AtomicUsize, Ordering};
 use crate::stack::StackClass;
-use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 use std::panic::Location;
 use std::ptr::NonNull;
-
-/// A plain cell: loom fails if two threads use it without an order.
-struct Plain<T>(UnsafeCell<T>);
-
-// SAFETY: every access is checked by loom.
-unsafe impl<T: Send> Sync for Plain<T> {}
-
-impl<T: Copy> Plain<T> {
-    fn new(value: T) -> Self {
-        Self(UnsafeCell::new(value))
-    }
-
-    fn set(&self, value: T) {
-        // SAFETY: loom checks that nobody else uses the cell now.
-        self.0.with_mut(|at| unsafe { *at = value });
-    }
-
-    fn get(&self) -> T {
-        // SAFETY: loom checks that nobody writes the cell now.
-        self.0.with(|at| unsafe { *at })
-    }
-}
 
 fn occupied(references: u64) -> State {
     let state = State::vacant();

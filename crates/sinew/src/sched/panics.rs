@@ -29,7 +29,7 @@
 //!
 //! Invariant (balance): between two fibers a worker's count is zero.
 //!
-//! Costs 11 to 17 µs per suspension, paid only by fibers that wait while
+//! Costs microseconds per suspension, paid only by fibers that wait while
 //! unwinding; all others pay one load of a global (`std::thread::panicking`),
 //! and, once there are weights in stock, a thread-local one as well: std's
 //! count for the whole process includes them.

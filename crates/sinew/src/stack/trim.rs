@@ -10,7 +10,7 @@
 //!
 //! Measured here for slots of 64 / 256 KiB with one touched page: unmapping
 //! takes 125 / 275 ns a stack, `MADV_DONTNEED` 290–390 / 400 ns in batched
-//! ranges; one call a stack takes 1.8 µs.
+//! ranges.
 
 use super::class::StackClass;
 use super::guard::Guards;

@@ -144,6 +144,13 @@ impl Builder {
     /// # Errors
     ///
     /// As [`spawn`](Self::spawn).
+    ///
+    /// ```
+    /// let runtime = sinew::Runtime::builder().workers(1).build()?;
+    /// let fiber = sinew::Builder::new().spawn_on(&runtime.handle(), || 42)?;
+    /// assert_eq!(fiber.join().unwrap(), 42);
+    /// # std::io::Result::Ok(())
+    /// ```
     #[track_caller]
     pub fn spawn_on<F, T>(self, handle: &Handle, f: F) -> io::Result<JoinHandle<T>>
     where

@@ -214,6 +214,12 @@ where
 impl Runtime {
     /// Starts a fiber on this runtime; otherwise as [`spawn`].
     ///
+    /// ```
+    /// let runtime = sinew::Runtime::builder().workers(1).build()?;
+    /// assert_eq!(runtime.spawn(|| 42).join().unwrap(), 42);
+    /// # std::io::Result::Ok(())
+    /// ```
+    ///
     /// # Panics
     ///
     /// As [`spawn`].

@@ -24,12 +24,12 @@ use super::end::{forget_task, poll_end, wait_as_owner, wait_for_end, wake_joiner
 use super::outcome::{Claim, WaitOutcome};
 use super::waiter::{WaitSpec, Waiter, wait};
 use crate::fiber::{Birth, Block, Completed, Kind, Ops, Park, Priority, WaitReason};
+use crate::primitive::model::Plain;
 use crate::primitive::{AtomicUsize, Lock, Ordering};
 use crate::queue::inbox::{Inbox, Pushed};
 use crate::sched::seam::{Driver, FutexDriver};
 use crate::stack::StackClass;
 use crate::util::list::List;
-use loom::cell::UnsafeCell;
 use loom::model::Builder;
 use loom::sync::Arc;
 use loom::thread;
@@ -37,28 +37,6 @@ use std::panic::Location;
 use std::pin::pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll, Wake, Waker};
-
-/// A plain cell: loom fails if two threads use it without an order.
-struct Plain<T>(UnsafeCell<T>);
-
-// SAFETY: every access is checked by loom.
-unsafe impl<T: Send> Sync for Plain<T> {}
-
-impl<T: Copy> Plain<T> {
-    fn new(value: T) -> Self {
-        Self(UnsafeCell::new(value))
-    }
-
-    fn set(&self, value: T) {
-        // SAFETY: loom checks that nobody else uses the cell now.
-        self.0.with_mut(|at| unsafe { *at = value });
-    }
-
-    fn get(&self) -> T {
-        // SAFETY: loom checks that nobody writes the cell now.
-        self.0.with(|at| unsafe { *at })
-    }
-}
 
 fn spec() -> WaitSpec<'static> {
     WaitSpec::new(WaitReason::Join, Location::caller())

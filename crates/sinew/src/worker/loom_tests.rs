@@ -31,6 +31,7 @@
 use super::pool::give_up;
 use super::shutdown::{Whom, alive, drain, poke};
 use crate::fiber::{Birth, Block, Kind, Ops, Priority};
+use crate::primitive::model::Plain;
 use crate::primitive::{AtomicBool, AtomicU64, AtomicUsize, Lock, Ordering};
 use crate::queue::deque::Injectors;
 use crate::sched::bell::MonitorBell;
@@ -42,35 +43,12 @@ use crate::stack::{Given, HotStacks, PoolConfig, Stack, StackClass, StackPool};
 use crate::timer::RealClock;
 use crate::util::list::List;
 use crossbeam_utils::CachePadded;
-use loom::cell::UnsafeCell;
 use loom::model::Builder;
 use loom::sync::Arc;
 use loom::thread;
 use std::mem::ManuallyDrop;
 use std::panic::Location;
 use std::ptr::NonNull;
-
-/// A plain cell: loom fails if two threads use it without an order.
-struct Plain<T>(UnsafeCell<T>);
-
-// SAFETY: every access is checked by loom.
-unsafe impl<T: Send> Sync for Plain<T> {}
-
-impl<T: Copy> Plain<T> {
-    fn new(value: T) -> Self {
-        Self(UnsafeCell::new(value))
-    }
-
-    fn set(&self, value: T) {
-        // SAFETY: loom checks that nobody else uses the cell now.
-        self.0.with_mut(|at| unsafe { *at = value });
-    }
-
-    fn get(&self) -> T {
-        // SAFETY: loom checks that nobody writes the cell now.
-        self.0.with(|at| unsafe { *at })
-    }
-}
 
 fn bounded(preemptions: usize) -> Builder {
     let mut model = Builder::new();
