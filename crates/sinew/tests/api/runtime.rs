@@ -174,8 +174,7 @@ fn fibers_of_several_runtimes_wake_each_other() {
         .map(|runtime| {
             runtime.spawn(move || {
                 sinew::park();
-                let next: Vec<sinew::Fiber> = std::mem::take(&mut *NEXT.lock().unwrap());
-                *NEXT.lock().unwrap() = next.clone();
+                let next = NEXT.lock().unwrap().clone();
                 let me = sinew::current().id();
                 let index = next.iter().position(|fiber| fiber.id() == me).unwrap();
                 let next = next[(index + 1) % next.len()].clone();
