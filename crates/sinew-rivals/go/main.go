@@ -38,6 +38,20 @@ func main() {
 		"idle":          idle,
 		"balance":       balance,
 		"latency_spawn": latencySpawn,
+		"pingpong_0":    pingpong(0),
+		"pingpong_1":    pingpong(1),
+		"pingpong_1m":   pingpong1m,
+		"apart_0":       apart(0),
+		"apart_1":       apart(1),
+		"mpsc_4p1c":     queue(100, 1),
+		"mpmc_4p4c":     queue(1000, 4),
+		"uncontended":   uncontended,
+		"mutex_100":     mutex100,
+		"rwlock_4r2w":   rwlock,
+		"semaphore_8_2": semaphore,
+		"select_2":      selects(2, pick2),
+		"select_8":      selects(8, pick8),
+		"select_32":     selects(32, pick32),
 	}[j.name]
 	if !ok {
 		fmt.Fprintf(os.Stderr, "rivals-go: no workload `%s`\n", j.name)
@@ -102,6 +116,20 @@ func (j job) steady(run func(n int) time.Duration) float64 {
 		}
 		n *= 4
 	}
+}
+
+// repeated runs work, which does ops operations: once to warm up, then until
+// half a second has passed (at scale 1). It answers nanoseconds per operation.
+func (j job) repeated(ops int, work func() time.Duration) float64 {
+	target := time.Duration(float64(500*time.Millisecond) * max(j.scale, 0.02))
+	work()
+	var took time.Duration
+	runs := 0
+	for took < target {
+		took += work()
+		runs++
+	}
+	return each(took, runs*ops)
 }
 
 func report(key string, value float64) {

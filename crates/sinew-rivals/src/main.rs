@@ -6,13 +6,22 @@
 //! own documentation advises for speed. This is a workspace of its own, so that
 //! nobody who builds or tests Sinew has to build its rivals.
 
+// crossbeam's `select!` takes several steps for each arm, and one has 32.
+#![recursion_limit = "256"]
+
+mod on_crossbeam;
 mod on_may;
+mod on_parking_lot;
 mod on_tokio;
 mod raw;
 
 #[path = "../../sinew-cli/src/bench/child.rs"]
 #[allow(dead_code, reason = "sinew-cli uses the rest")]
 mod child;
+
+#[path = "../../sinew-cli/src/bench/waits.rs"]
+#[allow(dead_code, reason = "sinew-cli uses the rest")]
+mod waits;
 
 use std::process::ExitCode;
 
@@ -37,8 +46,13 @@ fn main() -> ExitCode {
         "tokio-mt" => on_tokio::run(&job, on_tokio::Flavour::MultiThread),
         "may" => on_may::run(&job),
         "raw" => raw::run(&job),
+        "crossbeam" => on_crossbeam::run(&job),
+        "parking_lot" => on_parking_lot::run(&job),
         _ => {
-            eprintln!("rivals: unknown rival `{rival}`; there are tokio-ct, tokio-mt, may, raw");
+            eprintln!(
+                "rivals: unknown rival `{rival}`; there are tokio-ct, tokio-mt, may, raw, \
+                 crossbeam, parking_lot"
+            );
             return ExitCode::from(2);
         }
     };

@@ -57,6 +57,7 @@ pub mod time;
 
 mod cancel;
 mod task;
+pub mod sync;
 
 pub use cancel::{check_cancelled, is_cancelled};
 pub use error::{Cancelled, JoinError};

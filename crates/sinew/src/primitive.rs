@@ -22,6 +22,20 @@ use std::sync::{Mutex, MutexGuard};
 /// Whether this is a model: loom's types are larger than the real ones.
 pub(crate) const MODELLED: bool = cfg!(loom);
 
+/// A `const fn`; in a model a plain one, since loom's types have no constant
+/// constructors.
+macro_rules! const_fn {
+    ($(#[$meta:meta])* $vis:vis const fn $($rest:tt)*) => {
+        #[cfg(not(loom))]
+        $(#[$meta])*
+        $vis const fn $($rest)*
+        #[cfg(loom)]
+        $(#[$meta])*
+        $vis fn $($rest)*
+    };
+}
+pub(crate) use const_fn;
+
 /// Lets other threads run, in a wait that is short by design.
 pub(crate) fn yield_thread() {
     #[cfg(loom)]

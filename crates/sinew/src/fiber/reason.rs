@@ -19,6 +19,36 @@ pub enum WaitReason {
     Future = 5,
     /// For a runtime to drain.
     Shutdown = 6,
+    /// For a [`Mutex`](crate::sync::Mutex) or [`FairMutex`](crate::sync::FairMutex).
+    Mutex = 7,
+    /// For an [`RwLock`](crate::sync::RwLock).
+    RwLock = 8,
+    /// For a [`Condvar`](crate::sync::Condvar).
+    Condvar = 9,
+    /// For permits of a [`Semaphore`](crate::sync::Semaphore).
+    Semaphore = 10,
+    /// At a [`Barrier`](crate::sync::Barrier).
+    Barrier = 11,
+    /// For the end of an initialiser, or for one to come.
+    Once = 12,
+    /// For a [`WaitGroup`](crate::sync::WaitGroup).
+    WaitGroup = 13,
+    /// For an [`Event`](crate::sync::Event).
+    Event = 14,
+    /// For a [`Notify`](crate::sync::Notify).
+    Notify = 15,
+    /// For a [`Futex`](crate::sync::Futex).
+    Futex = 16,
+    /// For a [`Sequencer`](crate::sync::Sequencer).
+    Sequencer = 17,
+    /// For the value of a [`sync::Future`](crate::sync::Future).
+    Promise = 18,
+    /// For room in a channel, or a receiver.
+    Send = 19,
+    /// For a message.
+    Recv = 20,
+    /// In a select.
+    Select = 21,
 }
 
 impl WaitReason {
@@ -30,6 +60,21 @@ impl WaitReason {
             4 => Self::Blocking,
             5 => Self::Future,
             6 => Self::Shutdown,
+            7 => Self::Mutex,
+            8 => Self::RwLock,
+            9 => Self::Condvar,
+            10 => Self::Semaphore,
+            11 => Self::Barrier,
+            12 => Self::Once,
+            13 => Self::WaitGroup,
+            14 => Self::Event,
+            15 => Self::Notify,
+            16 => Self::Futex,
+            17 => Self::Sequencer,
+            18 => Self::Promise,
+            19 => Self::Send,
+            20 => Self::Recv,
+            21 => Self::Select,
             _ => Self::None,
         }
     }

@@ -49,6 +49,13 @@ pub(crate) fn about_to_wait() -> Option<NonNull<Block>> {
     Some(block)
 }
 
+/// Whether a fiber runs here that may wait; false on a plain thread too.
+#[inline]
+pub(crate) fn may_leave() -> bool {
+    // SAFETY: the running fiber is alive.
+    running().is_some_and(|block| unsafe { block.as_ref() }.no_suspend().get() == 0)
+}
+
 /// Leaves the stack of the running fiber until it is resumed, perhaps on
 /// another thread if it is migratable. Never unwinds.
 ///

@@ -6,7 +6,7 @@ use crate::fiber::{WaitReason, taker};
 use crate::runtime::shared_for_spawn;
 use crate::sched::core::Core;
 use crate::sched::{current, submit, switch};
-use crate::wait::{WaitOutcome, WaitSpec, Waiter, wait};
+use crate::wait::{WaitSpec, Waiter, wait};
 use crate::worker::pool::Job;
 use crate::worker::services;
 use std::cell::UnsafeCell;
@@ -147,7 +147,7 @@ impl<F: FnOnce() -> T, T> Borrowed<F, T> {
         // SAFETY: as above.
         unsafe { *job.result.get() = Some(result) };
         // Nothing else claims this waiter: no list, no deadline.
-        if let Some(wakeup) = job.waiter.claim(WaitOutcome::Woken) {
+        if let Some(wakeup) = job.waiter.claim(0) {
             wakeup.fire();
         }
     }

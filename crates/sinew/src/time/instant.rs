@@ -1,6 +1,6 @@
 //! A point in time on the clock of whoever asks.
 
-use crate::wait::deadline;
+use crate::wait::{Deadline, deadline};
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub, SubAssign};
 use std::time::Duration;
@@ -21,9 +21,19 @@ use std::time::Duration;
 pub struct Instant(pub(super) u64);
 
 impl Instant {
+    /// The moment when a wait until `deadline` ends.
+    pub(crate) fn of_deadline(deadline: Deadline) -> Self {
+        Self(deadline.0)
+    }
+
     /// Now.
     pub fn now() -> Self {
         Self(deadline::now())
+    }
+
+    /// This moment as the end of a wait.
+    pub(crate) fn deadline(self) -> Deadline {
+        Deadline(self.0)
     }
 
     /// How long ago `earlier` was; zero if it is later, as in std.

@@ -34,6 +34,12 @@ impl Links {
         }
     }
 
+    /// The next node of a chain that the owner of an unlinked node makes of it.
+    pub(crate) fn chained(&self) -> &Cell<*const Links> {
+        debug_assert!(!self.linked.get());
+        &self.next
+    }
+
     /// Whether the node is in a list; ask under that list's lock.
     pub(crate) fn is_linked(&self) -> bool {
         self.linked.get()
@@ -81,6 +87,31 @@ impl List {
             None => self.head = node.as_ptr(),
         }
         self.tail = node.as_ptr();
+    }
+
+    /// Puts `node` before all others.
+    ///
+    /// # Safety
+    ///
+    /// As for [`push_back`](Self::push_back).
+    pub(crate) unsafe fn push_front(&mut self, node: NonNull<Links>) {
+        // SAFETY: the caller pins the node; we hold the list (`&mut`).
+        let links = unsafe { node.as_ref() };
+        debug_assert!(!links.linked.get());
+        links.prev.set(ptr::null());
+        links.next.set(self.head);
+        links.linked.set(true);
+        match NonNull::new(self.head.cast_mut()) {
+            // SAFETY: a linked node is valid (invariant 1).
+            Some(head) => unsafe { head.as_ref() }.prev.set(node.as_ptr()),
+            None => self.tail = node.as_ptr(),
+        }
+        self.head = node.as_ptr();
+    }
+
+    /// The oldest node.
+    pub(crate) fn front(&self) -> Option<NonNull<Links>> {
+        NonNull::new(self.head.cast_mut())
     }
 
     /// Takes the oldest node.
@@ -147,6 +178,10 @@ mod tests {
         let mut seen = Vec::new();
         list.for_each(|node| seen.push(node));
         assert_eq!(seen, [at(1), at(3)]);
+        // SAFETY: removed above.
+        unsafe { list.push_front(at(4)) };
+        assert_eq!(list.front(), Some(at(4)));
+        assert_eq!(list.pop_front(), Some(at(4)));
         assert_eq!(list.pop_front(), Some(at(1)));
         assert_eq!(list.pop_front(), Some(at(3)));
         assert_eq!(list.pop_front(), None);

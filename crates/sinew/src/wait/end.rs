@@ -13,6 +13,7 @@
 //! race for. This is `join`; through the list it took 147 instead of 120 ns.
 
 use super::outcome::WaitOutcome;
+use super::node::Node;
 use super::waiter::{WaitSpec, Waiter, wait};
 use crate::fiber::{Audience, Block};
 use crate::sched::shared::{Remote, Shared};
@@ -21,27 +22,27 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
-/// Links `waiter` into the list of `target`; false if that has completed.
+/// Links `node` into the list of `target`; false if that has completed.
 ///
 /// # Safety
 ///
-/// The waiter is pinned, and unlinked (by a waker or by [`unlink`]) before it
-/// goes.
-unsafe fn link(target: &Block, waiter: &Waiter) -> bool {
+/// The node belongs to a waiter; both stay where they are until it is unlinked,
+/// by a waker or by [`unlink`].
+pub(crate) unsafe fn link(target: &Block, node: &Node) -> bool {
     let mut joiners = target.joiners().lock();
     if target.state().announce_waiter() {
         return false;
     }
-    // SAFETY: pinned by the caller, and in no list yet.
-    unsafe { joiners.push_back(waiter.links()) };
+    // SAFETY: the caller's promise; in no list yet.
+    unsafe { joiners.push_back(NonNull::from(node).cast()) };
     true
 }
 
-fn unlink(target: &Block, waiter: &Waiter) {
+pub(crate) fn unlink(target: &Block, node: &Node) {
     let mut joiners = target.joiners().lock();
-    if waiter.is_linked() {
+    if node.is_linked() {
         // SAFETY: linked by `link` into this very list.
-        unsafe { joiners.remove(waiter.links()) };
+        unsafe { joiners.remove(NonNull::from(node).cast()) };
     }
 }
 
@@ -50,15 +51,18 @@ pub(crate) fn wait_for_end(target: &Block, spec: &WaitSpec<'_>) -> WaitOutcome {
     if target.state().load().complete() {
         return WaitOutcome::Woken;
     }
-    let waiter = pin!(Waiter::for_current());
-    // SAFETY: pinned in this frame, and unlinked below unless a waker did.
-    if !unsafe { link(target, &waiter) } {
+    let waiter = Waiter::for_current();
+    let node = pin!(Node::new());
+    node.belongs_to(&waiter, 0);
+    // SAFETY: both are in this frame, and it is unlinked below unless a waker
+    // did.
+    if !unsafe { link(target, &node) } {
         return WaitOutcome::Woken;
     }
     let outcome = wait(&waiter, spec);
     if outcome != WaitOutcome::Woken {
-        unlink(target, &waiter);
-        if spec.lend_to.is_some() {
+        unlink(target, &node);
+        if spec.lend.is_some() {
             take_priority_back(target);
         }
     }
@@ -73,10 +77,8 @@ pub(crate) fn wait_for_end(target: &Block, spec: &WaitSpec<'_>) -> WaitOutcome {
 /// The caller has the handle of `target`, and with it the place for its owner.
 pub(crate) unsafe fn wait_as_owner(target: &Block, spec: &WaitSpec<'_>) {
     debug_assert!(spec.deadline.is_none() && !spec.cancellable && spec.token.is_none());
-    let waiter = pin!(Waiter::for_current());
-    target
-        .owner_waiter()
-        .set(std::ptr::from_ref(&*waiter).cast());
+    let waiter = Waiter::for_current();
+    target.owner_waiter().set(std::ptr::from_ref(&waiter).cast());
     if !target.state().announce_owner() {
         wait(&waiter, spec);
     }
@@ -87,10 +89,15 @@ pub(crate) unsafe fn wait_as_owner(target: &Block, spec: &WaitSpec<'_>) {
 ///
 /// A leaked box: one that moves, as the handle does, would claim that nobody
 /// else has its address, but the list has.
-pub(crate) struct TaskWaiter(NonNull<Waiter>);
+pub(crate) struct TaskWaiter(NonNull<TaskWait>);
+
+struct TaskWait {
+    waiter: Waiter,
+    node: Node,
+}
 
 impl TaskWaiter {
-    fn get(&self) -> &Waiter {
+    fn get(&self) -> &TaskWait {
         // SAFETY: allocated until `forget_task` consumes `self`.
         unsafe { self.0.as_ref() }
     }
@@ -106,32 +113,23 @@ pub(crate) fn poll_end(
         forget_task(target, slot);
         return Poll::Ready(());
     }
-    let Some(waiter) = slot else {
-        let waiter = Box::new(Waiter::for_task(context.waker().clone()));
-        let waiter = slot.insert(TaskWaiter(NonNull::from(Box::leak(waiter))));
-        // SAFETY: leaked, hence pinned; `forget_task` unlinks it.
-        if unsafe { link(target, waiter.get()) } {
+    let Some(wait) = slot else {
+        let wait = Box::new(TaskWait {
+            waiter: Waiter::for_task(context.waker().clone()),
+            node: Node::new(),
+        });
+        let wait = slot.insert(TaskWaiter(NonNull::from(Box::leak(wait))));
+        let TaskWait { waiter, node } = wait.get();
+        node.belongs_to(waiter, 0);
+        // SAFETY: leaked, so both stay; `forget_task` unlinks it.
+        if unsafe { link(target, node) } {
             return Poll::Pending;
         }
         forget_task(target, slot);
         return Poll::Ready(());
     };
-    let waiter = waiter.get();
-    let known = {
-        let _joiners = target.joiners().lock();
-        waiter.outcome().is_some() || waiter.is_woken_by(context.waker())
-    };
-    if !known {
-        // Cloned and dropped without the lock: both are user code.
-        let waker = context.waker().clone();
-        let former = {
-            let _joiners = target.joiners().lock();
-            waiter.replace_waker(waker)
-        };
-        drop(former);
-    }
     // Claimed, perhaps since we looked: COMPLETE was set before that.
-    if waiter.outcome().is_some() {
+    if wait.get().waiter.is_claimed_or_woken_by(context.waker()) {
         return Poll::Ready(());
     }
     Poll::Pending
@@ -139,11 +137,11 @@ pub(crate) fn poll_end(
 
 /// Ends a task's wait: nobody will touch the waiter any more.
 pub(crate) fn forget_task(target: &Block, slot: &mut Option<TaskWaiter>) {
-    if let Some(waiter) = slot.take() {
-        unlink(target, waiter.get());
+    if let Some(wait) = slot.take() {
+        unlink(target, &wait.get().node);
         // SAFETY: leaked by `poll_end`, and in no list any more: nobody else has
         // its address.
-        drop(unsafe { Box::from_raw(waiter.0.as_ptr()) });
+        drop(unsafe { Box::from_raw(wait.0.as_ptr()) });
     }
 }
 
@@ -155,7 +153,7 @@ pub(crate) fn wake_joiners(target: &Block, audience: Audience) {
         let waiter = target.owner_waiter().get().cast::<Waiter>();
         // SAFETY: announced before the fiber completed, so the owner waits for
         // the one notification that follows, in the frame that holds the waiter.
-        unsafe { &*waiter }.settle(WaitOutcome::Woken).fire();
+        unsafe { &*waiter }.settle().fire();
     }
     if audience.list {
         wake_list(target);
@@ -170,10 +168,10 @@ pub(crate) fn wake_list(target: &Block) {
             let Some(links) = joiners.pop_front() else {
                 return;
             };
-            // SAFETY: it was linked, so it is pinned; a fiber's or thread's
+            // SAFETY: it was linked, so it is there; a fiber's or thread's
             // waiter that lost the claim to us waits for our notification, one
             // that won it waits for this lock to unlink itself.
-            let wakeup = unsafe { Waiter::of_links(links).as_ref() }.claim(WaitOutcome::Woken);
+            let wakeup = unsafe { links.cast::<Node>().as_ref().claim() };
             // Nobody enters any more: COMPLETE is set.
             (wakeup, joiners.is_empty())
         };
@@ -226,8 +224,8 @@ fn take_priority_back(from: &Block) {
     let before = from.priority();
     let mut highest = from.base_priority();
     from.joiners().lock().for_each(|links| {
-        // SAFETY: linked waiters are pinned, and we hold the lock.
-        highest = highest.max(unsafe { Waiter::of_links(links).as_ref() }.priority());
+        // SAFETY: a linked node and its waiter are there; we hold the lock.
+        highest = highest.max(unsafe { links.cast::<Node>().as_ref().waiter() }.priority());
     });
     from.lower_priority(before, highest);
 }

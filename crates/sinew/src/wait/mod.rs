@@ -2,8 +2,8 @@
 //!
 //! A wait is a [`Waiter`]: it knows whom to wake and has one claim-once word
 //! ([`outcome`]) that being woken, timing out, being cancelled and closing race
-//! for. It lives on the waiting stack (or pinned in a future) and costs no
-//! allocation.
+//! for. With its places in lists ([`node`]) it lives on the waiting stack (or
+//! pinned in a future) and costs no allocation.
 //!
 //! ```text
 //!   waiter                                  waker
@@ -26,7 +26,10 @@
 
 pub(crate) mod deadline;
 pub(crate) mod end;
+pub(crate) mod node;
+pub(crate) mod operation;
 pub(crate) mod outcome;
+pub(crate) mod pending;
 pub(crate) mod point;
 pub(crate) mod waiter;
 
@@ -34,5 +37,7 @@ pub(crate) mod waiter;
 mod loom_tests;
 
 pub(crate) use deadline::Deadline;
+pub(crate) use operation::{Enlisted, Operation, perform};
 pub(crate) use outcome::WaitOutcome;
+pub(crate) use pending::Pending;
 pub(crate) use waiter::{Token, WaitSpec, Waiter, wait};

@@ -1,55 +1,82 @@
 //! How a wait ended: a word that is claimed once.
 
-use crate::primitive::{AtomicU8, Ordering};
+use crate::primitive::{AtomicU32, Ordering};
 
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub(crate) enum WaitOutcome {
     /// What was waited for has happened.
-    Woken = 1,
+    Woken,
     /// The deadline came first.
-    TimedOut = 2,
+    TimedOut,
     /// The waiting fiber was cancelled.
-    Cancelled = 3,
+    Cancelled,
 }
 
-const PENDING: u8 = 0;
+const PENDING: u32 = 0;
+const TIMED_OUT: u32 = 1;
+const CANCELLED: u32 = 2;
+/// Woken, through the place with the number that is added to this.
+const WOKEN: u32 = 3;
 
 /// The claim-once word.
-pub(crate) struct Claim(AtomicU8);
+///
+/// A wait may stand in several lists at once, in a place of its own in each
+/// (`wait::node`); the word also says through which of them it was woken.
+pub(crate) struct Claim(AtomicU32);
 
 impl Claim {
     pub(crate) fn new() -> Self {
-        Self(AtomicU8::new(PENDING))
+        Self(AtomicU32::new(PENDING))
     }
 
-    /// Decides the outcome; true for exactly one caller.
-    #[must_use = "who won must notify the waiter, who lost must not"]
-    pub(crate) fn claim(&self, outcome: WaitOutcome) -> bool {
+    fn decide(&self, word: u32) -> bool {
         // AcqRel, Release half: what the winner wrote before (a value handed
         // over, say) is seen by the waiter that reads the outcome. Acquire half:
         // the winner sees what the waiter wrote before it became claimable.
         self.0
-            .compare_exchange(PENDING, outcome as u8, Ordering::AcqRel, Ordering::Acquire)
+            .compare_exchange(PENDING, word, Ordering::AcqRel, Ordering::Acquire)
             .is_ok()
+    }
+
+    /// Ends the wait because what was waited for has happened, at the place
+    /// with this number; true for exactly one claimant.
+    #[must_use = "who won must notify the waiter, who lost must not"]
+    pub(crate) fn wake(&self, place: u32) -> bool {
+        self.decide(WOKEN + place)
+    }
+
+    /// Ends the own wait by time or cancellation; true if nobody was first.
+    #[must_use = "if another claimed the wait, its notification must be taken"]
+    pub(crate) fn give_up(&self, outcome: WaitOutcome) -> bool {
+        self.decide(match outcome {
+            WaitOutcome::Woken => WOKEN,
+            WaitOutcome::TimedOut => TIMED_OUT,
+            WaitOutcome::Cancelled => CANCELLED,
+        })
     }
 
     /// Decides the outcome where nobody else could: no deadline, no
     /// cancellation, one waker.
-    pub(crate) fn settle(&self, outcome: WaitOutcome) {
-        // Release: as in `claim`.
-        self.0.store(outcome as u8, Ordering::Release);
+    pub(crate) fn settle(&self) {
+        // Release: as in `decide`.
+        self.0.store(WOKEN, Ordering::Release);
     }
 
     /// The outcome, once it is decided.
     pub(crate) fn get(&self) -> Option<WaitOutcome> {
-        // Acquire: pairs with `claim`.
+        // Acquire: pairs with `decide`.
         match self.0.load(Ordering::Acquire) {
-            1 => Some(WaitOutcome::Woken),
-            2 => Some(WaitOutcome::TimedOut),
-            3 => Some(WaitOutcome::Cancelled),
-            _ => None,
+            PENDING => None,
+            TIMED_OUT => Some(WaitOutcome::TimedOut),
+            CANCELLED => Some(WaitOutcome::Cancelled),
+            _ => Some(WaitOutcome::Woken),
         }
+    }
+
+    /// Through which place the wait was woken, if it was.
+    pub(crate) fn place(&self) -> Option<u32> {
+        // Acquire: as in `get`.
+        self.0.load(Ordering::Acquire).checked_sub(WOKEN)
     }
 }

@@ -6,7 +6,6 @@ use crate::fiber::{Block, Intent, Priority, ThreadProxy, WaitReason, Wake};
 use crate::primitive::Lock;
 use crate::sched::{current, switch};
 use crate::timer::TimerNode;
-use crate::util::list::Links;
 use std::panic::Location;
 use std::pin::pin;
 use std::ptr::NonNull;
@@ -17,20 +16,24 @@ use std::task::Waker;
 enum Target {
     Fiber(NonNull<Block>),
     Thread(Arc<ThreadProxy>),
-    /// Guarded by the lock of the list that the waiter is in (invariant 3); the
-    /// inner lock only makes the type shareable.
+    /// Taken by who claims, replaced by the task itself.
     Task(Lock<Option<Waker>>),
 }
 
-/// One wait; pinned while it is in a list.
-#[repr(C)]
+/// One wait; stays where it is while a [`Node`](super::node::Node) of it is in
+/// a list.
 pub(crate) struct Waiter {
-    /// First, so that a pointer to the links is one to the waiter.
-    links: Links,
     claim: Claim,
     target: Target,
     priority: Priority,
+    /// Has one place only, so that nobody can claim it before that is linked.
+    single: bool,
 }
+
+// SAFETY: a block may be used from any thread; the rest is shareable itself.
+unsafe impl Send for Waiter {}
+// SAFETY: as above.
+unsafe impl Sync for Waiter {}
 
 /// The duty that comes with a won claim.
 #[must_use = "a claimed waiter that is not notified waits for ever"]
@@ -82,20 +85,28 @@ impl Waiter {
             None => (Target::Thread(current::proxy()), Priority::Low),
         };
         Self {
-            links: Links::new(),
             claim: Claim::new(),
             target,
             priority,
+            single: true,
+        }
+    }
+
+    /// The same for a wait in several lists at once.
+    pub(crate) fn for_select() -> Self {
+        Self {
+            single: false,
+            ..Self::for_current()
         }
     }
 
     /// A waiter for an async task.
     pub(crate) fn for_task(waker: Waker) -> Self {
         Self {
-            links: Links::new(),
             claim: Claim::new(),
             target: Target::Task(Lock::new(Some(waker))),
             priority: Priority::Low,
+            single: true,
         }
     }
 
@@ -103,13 +114,14 @@ impl Waiter {
     #[cfg(all(test, loom))]
     pub(super) fn for_fiber(block: NonNull<Block>) -> Self {
         Self {
-            links: Links::new(),
             claim: Claim::new(),
             target: Target::Fiber(block),
             priority: Priority::Low,
+            single: true,
         }
     }
 
+    #[cold]
     fn task_waker(&self) -> &Lock<Option<Waker>> {
         match &self.target {
             Target::Task(waker) => waker,
@@ -117,35 +129,26 @@ impl Waiter {
         }
     }
 
-    /// Whether the task would be woken by this waker; under the list's lock.
-    pub(crate) fn is_woken_by(&self, waker: &Waker) -> bool {
-        let own = self.task_waker().lock();
-        own.as_ref().is_some_and(|own| own.will_wake(waker))
-    }
-
-    /// Replaces a task's waker, under the list's lock. Answers the former one,
-    /// or this one if the waiter was claimed: to be dropped outside the lock.
-    pub(crate) fn replace_waker(&self, waker: Waker) -> Option<Waker> {
-        if self.outcome().is_some() {
-            return Some(waker);
+    /// Whether the wait has been claimed; if not, `waker` will be called when it
+    /// is. Clones and drops wakers, which is user code: no lock may be held.
+    pub(crate) fn is_claimed_or_woken_by(&self, waker: &Waker) -> bool {
+        let known = {
+            let own = self.task_waker().lock();
+            own.as_ref().is_some_and(|own| own.will_wake(waker))
+        };
+        if !known && self.outcome().is_none() {
+            let mut waker = Some(waker.clone());
+            {
+                let mut own = self.task_waker().lock();
+                // Under the lock: a claimant takes the waker after its claim, so
+                // either it takes this one or we see the claim.
+                if self.outcome().is_none() {
+                    std::mem::swap(&mut *own, &mut waker);
+                }
+            }
+            drop(waker);
         }
-        self.task_waker().lock().replace(waker)
-    }
-
-    /// The links, by a pointer that is good for the whole waiter.
-    pub(crate) fn links(&self) -> NonNull<Links> {
-        // They are the first field of a `repr(C)` struct.
-        NonNull::from(self).cast()
-    }
-
-    pub(crate) fn is_linked(&self) -> bool {
-        self.links.is_linked()
-    }
-
-    /// The waiter that embeds `links`.
-    pub(crate) fn of_links(links: NonNull<Links>) -> NonNull<Self> {
-        // `links` is the first field of a `repr(C)` struct.
-        links.cast()
+        self.outcome().is_some()
     }
 
     /// What the waiter's fiber would lend to whom it waits for.
@@ -153,42 +156,53 @@ impl Waiter {
         self.priority
     }
 
-    /// Decides how the wait ends; the winner must fire the answer, and may not
-    /// touch the waiter afterwards.
-    pub(crate) fn claim(&self, outcome: WaitOutcome) -> Option<Wakeup> {
-        // Read before the claim: afterwards the waiter may be gone, unless it is
-        // a task's, which cannot go while the list's lock is held (invariant 3).
-        let early = match &self.target {
+    /// Whom to wake: read before a claim, for afterwards the waiter may be gone.
+    /// A task's is read after, in [`wake_task`](Self::wake_task): it cannot go
+    /// while the list's lock is held (invariant 3).
+    pub(super) fn early_wakeup(&self) -> Option<Wakeup> {
+        match &self.target {
             Target::Fiber(block) => Some(Wakeup::Fiber(*block)),
             Target::Thread(proxy) => Some(Wakeup::Thread(NonNull::from(&**proxy))),
             Target::Task(_) => None,
-        };
-        if !self.claim.claim(outcome) {
+        }
+    }
+
+    /// Ends the wait through its place with this number; the winner must fire
+    /// the answer, and may not touch the waiter after that.
+    pub(crate) fn claim(&self, place: u32) -> Option<Wakeup> {
+        let early = self.early_wakeup();
+        if !self.claim.wake(place) {
             // Dropping an unfired `Wakeup` that was never owed is harmless.
             return None;
         }
-        Some(early.unwrap_or_else(|| match &self.target {
-            Target::Task(waker) => Wakeup::Task(waker.lock().take()),
-            _ => unreachable!("handled above"),
-        }))
+        Some(early.unwrap_or_else(|| Wakeup::Task(self.task_waker().lock().take())))
     }
 
     /// Decides a wait that nobody else can decide; the caller must fire the
     /// answer, and may not touch the waiter afterwards.
-    pub(crate) fn settle(&self, outcome: WaitOutcome) -> Wakeup {
-        let wakeup = match &self.target {
-            Target::Fiber(block) => Wakeup::Fiber(*block),
-            Target::Thread(proxy) => Wakeup::Thread(NonNull::from(&**proxy)),
-            Target::Task(_) => unreachable!("a task can always be dropped"),
-        };
-        self.claim.settle(outcome);
+    pub(crate) fn settle(&self) -> Wakeup {
+        let wakeup = self.early_wakeup().expect("a task can always be dropped");
+        self.claim.settle();
         wakeup
     }
 
-    /// Decides the own wait; true if nobody else did before.
+    /// Ends the own wait, before it has begun, because what it is for turned
+    /// out to be there at the place with this number; false if another was
+    /// first, whose notification must be awaited.
     #[must_use = "if another claimed the wait, its notification must be taken"]
-    fn claim_oneself(&self, outcome: WaitOutcome) -> bool {
-        self.claim.claim(outcome)
+    pub(crate) fn take_oneself(&self, place: u32) -> bool {
+        self.single || self.claim.wake(place)
+    }
+
+    /// The same for a waiter that is in a list already.
+    #[must_use = "if another claimed the wait, its notification must be taken"]
+    pub(crate) fn take_oneself_linked(&self, place: u32) -> bool {
+        self.claim.wake(place)
+    }
+
+    /// Through which place the wait was woken, if it was.
+    pub(crate) fn place(&self) -> Option<u32> {
+        self.claim.place()
     }
 
     pub(crate) fn outcome(&self) -> Option<WaitOutcome> {
@@ -204,9 +218,18 @@ pub(crate) struct WaitSpec<'a> {
     /// Is this wait a cancellation point?
     pub(crate) cancellable: bool,
     /// Who should run at least as urgently as the waiter, meanwhile.
-    pub(crate) lend_to: Option<&'a Block>,
+    pub(crate) lend: Option<Lend<'a>>,
     /// A token whose arrival ends the wait; it is taken.
     pub(crate) token: Option<Token>,
+}
+
+/// Whom a waiting fiber lends its priority to.
+#[derive(Clone, Copy)]
+pub(crate) enum Lend<'a> {
+    /// This fiber, whatever happens.
+    To(&'a Block),
+    /// Whoever it is when the waiter looks: asked with the waiting fiber.
+    By(&'a dyn Fn(&Block)),
 }
 
 /// What may be left for a fiber or thread without a waiter of its own.
@@ -226,7 +249,7 @@ impl<'a> WaitSpec<'a> {
             at,
             deadline: None,
             cancellable: false,
-            lend_to: None,
+            lend: None,
             token: None,
         }
     }
@@ -242,7 +265,12 @@ impl<'a> WaitSpec<'a> {
     }
 
     pub(crate) fn lending_to(mut self, block: &'a Block) -> Self {
-        self.lend_to = Some(block);
+        self.lend = Some(Lend::To(block));
+        self
+    }
+
+    pub(crate) fn lending_by(mut self, lend: &'a dyn Fn(&Block)) -> Self {
+        self.lend = Some(Lend::By(lend));
         self
     }
 
@@ -286,23 +314,25 @@ unsafe fn wait_fiber(block: NonNull<Block>, waiter: &Waiter, spec: &WaitSpec<'_>
                 break; // claimed by another, and this is its notification
             }
         }
-        if let Some(to) = spec.lend_to {
-            super::end::lend_priority(fiber, to);
+        match spec.lend {
+            None => {}
+            Some(Lend::To(block)) => super::end::lend_priority(fiber, block),
+            Some(Lend::By(lend)) => lend(fiber),
         }
         let token_came = match spec.token {
             Some(Token::Unpark) => seen.token() && fiber.state().take_token(),
             Some(Token::Poll) => seen.poll() && fiber.state().take_poll(),
             None => false,
         };
-        if token_came && waiter.claim_oneself(WaitOutcome::Woken) {
+        if token_came && waiter.claim.give_up(WaitOutcome::Woken) {
             break; // else the timer was first: its notification is on the way
         }
-        if spec.cancellable && fiber.state().look() && waiter.claim_oneself(WaitOutcome::Cancelled)
+        if spec.cancellable && fiber.state().look() && waiter.claim.give_up(WaitOutcome::Cancelled)
         {
             break;
         }
         if let (Some(deadline), false) = (spec.deadline, armed) {
-            if deadline.0 <= deadline::now() && waiter.claim_oneself(WaitOutcome::TimedOut) {
+            if deadline.0 <= deadline::now() && waiter.claim.give_up(WaitOutcome::TimedOut) {
                 break;
             }
             // SAFETY: a fiber runs here, so this thread has a live core. The
@@ -334,11 +364,11 @@ fn wait_thread(proxy: &ThreadProxy, waiter: &Waiter, spec: &WaitSpec<'_>) {
             Some(Token::Poll) => proxy.take_poll(),
             None => false,
         };
-        if token_came && waiter.claim_oneself(WaitOutcome::Woken) {
+        if token_came && waiter.claim.give_up(WaitOutcome::Woken) {
             return;
         }
         if deadline.is_some_and(|at| at.0 <= deadline::now()) {
-            if waiter.claim_oneself(WaitOutcome::TimedOut) {
+            if waiter.claim.give_up(WaitOutcome::TimedOut) {
                 return;
             }
             deadline = None; // claimed: its notification is on the way
@@ -356,7 +386,8 @@ pub(crate) unsafe fn timer_fired(node: NonNull<TimerNode>) {
     // SAFETY: the node and the waiter are in a frame of a fiber of this worker,
     // which does not run while we do.
     let waiter = unsafe { &*node.as_ref().owner().cast::<Waiter>() };
-    if let Some(wakeup) = waiter.claim(WaitOutcome::TimedOut) {
-        wakeup.fire();
+    let wakeup = waiter.early_wakeup();
+    if waiter.claim.give_up(WaitOutcome::TimedOut) {
+        wakeup.expect("a timer is a fiber's").fire();
     }
 }

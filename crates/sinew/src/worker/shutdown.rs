@@ -28,9 +28,11 @@ use super::first_frame::publish_outcome;
 use crate::fiber::{BlockRef, WaitReason, release, slab};
 use crate::primitive::{Ordering, fence};
 use crate::sched::shared::{Abandoned, Lives, Shared};
+use crate::wait::node::Node;
 use crate::wait::{Deadline, WaitOutcome, WaitSpec, Waiter, wait};
 use std::panic::Location;
 use std::pin::pin;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// Whose end is awaited.
@@ -73,11 +75,13 @@ pub(crate) fn drain(
     at: &'static Location<'static>,
 ) -> bool {
     loop {
-        let waiter = pin!(Waiter::for_current());
+        let waiter = Waiter::for_current();
+        let node = pin!(Node::new());
+        node.belongs_to(&waiter, 0);
         {
             let mut drainers = shared.drainers.lock();
-            // SAFETY: pinned in this frame; unlinked below or by `poke`.
-            unsafe { drainers.push_back(waiter.links()) };
+            // SAFETY: both stay in this frame; unlinked below or by `poke`.
+            unsafe { drainers.push_back(NonNull::from(&*node).cast()) };
         }
         shared.draining.store(true, Ordering::Relaxed);
         // Pairs with the fence in `Idle::go_to_sleep`; see the header.
@@ -86,16 +90,15 @@ pub(crate) fn drain(
         let done = alive(shared, whom) == 0;
         if done {
             // Nobody needs to wake us, but somebody may be about to.
-            if let Some(wakeup) = waiter.claim(WaitOutcome::Woken) {
-                drop(wakeup); // to ourselves: we do not wait for it
-                unlink(shared, &waiter);
+            if waiter.take_oneself_linked(0) {
+                unlink(shared, &node);
                 return true;
             }
         }
         let spec = WaitSpec::new(WaitReason::Shutdown, at).deadline(deadline);
         if wait(&waiter, &spec) == WaitOutcome::TimedOut {
             timed_out = true;
-            unlink(shared, &waiter);
+            unlink(shared, &node);
         }
         if done || timed_out {
             return done || alive(shared, whom) == 0;
@@ -103,11 +106,11 @@ pub(crate) fn drain(
     }
 }
 
-fn unlink(shared: &Shared, waiter: &Waiter) {
+fn unlink(shared: &Shared, node: &Node) {
     let mut drainers = shared.drainers.lock();
-    if waiter.is_linked() {
+    if node.is_linked() {
         // SAFETY: linked into this very list by `drain`.
-        unsafe { drainers.remove(waiter.links()) };
+        unsafe { drainers.remove(NonNull::from(node).cast()) };
     }
 }
 
@@ -118,8 +121,8 @@ pub(crate) fn poke(shared: &Shared) {
     {
         let mut drainers = shared.drainers.lock();
         while let Some(links) = drainers.pop_front() {
-            // SAFETY: linked waiters are pinned; see `wait::end::wake_joiners`.
-            woken.extend(unsafe { Waiter::of_links(links).as_ref() }.claim(WaitOutcome::Woken));
+            // SAFETY: linked, hence there; see `wait::end::wake_list`.
+            woken.extend(unsafe { links.cast::<Node>().as_ref().claim() });
         }
         shared.draining.store(false, Ordering::Relaxed);
     }

@@ -1,66 +1,21 @@
-//! The workloads on tokio.
-//!
-//! With one worker there are two set-ups, the current-thread scheduler and the
-//! multi-thread one with one worker; the parent runs both and takes the better.
-//! All work is done inside a spawned task.
+//! Tasks: yielding, spawning, sleeping and waking.
 
-use std::future::{Future, pending};
+use std::future::pending;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, yield_now};
 
-use crate::Failure;
+use super::on;
 use crate::child::{
     BALANCE_YIELDS, BATCH, FIB, Job, NAP, Rally, Sleepers, Tally, each, fib, report, report_idle,
     report_spawn_latency, skynet_sum, steady,
 };
 
-/// Which scheduler.
-#[derive(Clone, Copy)]
-pub enum Flavour {
-    CurrentThread,
-    MultiThread,
-}
-
-pub fn run(job: &Job, flavour: Flavour) -> Result<(), Failure> {
-    Rally::prepare(job);
-    let rt = match flavour {
-        Flavour::CurrentThread => Builder::new_current_thread().enable_time().build(),
-        Flavour::MultiThread => Builder::new_multi_thread()
-            .worker_threads(job.workers)
-            .enable_time()
-            .build(),
-    }
-    .expect("tokio did not start");
-    if let Some(yielders) = job.yielders() {
-        yields(job, yielders, &rt);
-        return Ok(());
-    }
-    match job.name.as_str() {
-        "spawn_join" => spawn_join(job, &rt),
-        "spawn_1m" => spawn_1m(job, &rt),
-        "skynet_cold" => skynet_cold(job, &rt),
-        "skynet_warm" => skynet_warm(job, &rt),
-        "sleep_1m" => sleep_1m(job, &rt),
-        "wake_thread" | "wake_apart" => wake_thread(job, &rt),
-        "idle" => idle(job, &rt),
-        "balance" => balance(job, &rt),
-        "latency_spawn" => latency_spawn(job, &rt),
-        _ => return Err(Failure::Unknown),
-    }
-    Ok(())
-}
-
-/// Runs `work` in a task of `rt`.
-fn on<T: Send + 'static>(rt: &Runtime, work: impl Future<Output = T> + Send + 'static) -> T {
-    rt.block_on(async { tokio::spawn(work).await.expect("a task panicked") })
-}
-
-fn yields(job: &Job, yielders: u64, rt: &Runtime) {
+pub fn yields(job: &Job, yielders: u64, rt: &Runtime) {
     let tasks = yielders * job.workers as u64;
     let ns = steady(job.target(), |total| {
         on(rt, async move {
@@ -83,7 +38,7 @@ fn yields(job: &Job, yielders: u64, rt: &Runtime) {
     report("ns", ns);
 }
 
-fn spawn_join(job: &Job, rt: &Runtime) {
+pub fn spawn_join(job: &Job, rt: &Runtime) {
     let ns = steady(job.target(), |n| {
         on(rt, async move {
             let start = Instant::now();
@@ -110,7 +65,7 @@ async fn spawn_then_join(n: u64) -> Duration {
     start.elapsed()
 }
 
-fn spawn_1m(job: &Job, rt: &Runtime) {
+pub fn spawn_1m(job: &Job, rt: &Runtime) {
     let (few, n) = (job.count(100_000), job.count(1_000_000));
     report("ns_first", each(on(rt, spawn_then_join(few)), few));
     report("ns", each(on(rt, spawn_then_join(n)), n));
@@ -152,18 +107,18 @@ fn skynet(job: &Job, rt: &Runtime) -> Duration {
     })
 }
 
-fn skynet_cold(job: &Job, rt: &Runtime) {
+pub fn skynet_cold(job: &Job, rt: &Runtime) {
     report("ms", skynet(job, rt).as_secs_f64() * 1e3);
 }
 
-fn skynet_warm(job: &Job, rt: &Runtime) {
+pub fn skynet_warm(job: &Job, rt: &Runtime) {
     for _ in 0..2 {
         skynet(job, rt);
     }
     report("ms", skynet(job, rt).as_secs_f64() * 1e3);
 }
 
-fn sleep_1m(job: &Job, rt: &Runtime) {
+pub fn sleep_1m(job: &Job, rt: &Runtime) {
     let n = job.count(1_000_000);
     on(rt, async move {
         let mut handles: Vec<Option<JoinHandle<()>>> = (0..n).map(|_| None).collect();
@@ -184,7 +139,7 @@ fn sleep_1m(job: &Job, rt: &Runtime) {
     });
 }
 
-fn wake_thread(job: &Job, rt: &Runtime) {
+pub fn wake_thread(job: &Job, rt: &Runtime) {
     let job = job.clone();
     let bell = Arc::new(Notify::new());
     // The server has a thread of its own, since the current-thread scheduler
@@ -212,7 +167,7 @@ fn wake_thread(job: &Job, rt: &Runtime) {
     server.join().unwrap();
 }
 
-fn idle(job: &Job, rt: &Runtime) {
+pub fn idle(job: &Job, rt: &Runtime) {
     on(rt, async {
         for _ in 0..10_000 {
             tokio::spawn(pending::<()>());
@@ -221,7 +176,7 @@ fn idle(job: &Job, rt: &Runtime) {
     report_idle(job);
 }
 
-fn balance(job: &Job, rt: &Runtime) {
+pub fn balance(job: &Job, rt: &Runtime) {
     let n = job.count(100_000);
     let tally = Arc::new(Tally::default());
     let took = on(rt, {
@@ -249,7 +204,7 @@ fn balance(job: &Job, rt: &Runtime) {
     report("unevenness", tally.unevenness(job.workers));
 }
 
-fn latency_spawn(job: &Job, rt: &Runtime) {
+pub fn latency_spawn(job: &Job, rt: &Runtime) {
     let job = job.clone();
     on(rt, async move {
         report_spawn_latency(&job, |started| {

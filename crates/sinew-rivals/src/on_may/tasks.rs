@@ -1,13 +1,4 @@
-//! The workloads on may.
-//!
-//! Set-up: `set_workers`; the pool large enough for the coroutines alive at
-//! once, as its documentation advises, but not above what `vm.max_map_count`
-//! allows (two mappings a stack, 65530 in all);
-//! the default stack of 32 KiB,
-//! which is may's small one; workers pinned, which is its default.
-//!
-//! Above some 32 thousand coroutines alive may panics or hangs for want of
-//! mappings. The parent reports that as `dies`.
+//! Coroutines: yielding, spawning, sleeping and waking.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -16,45 +7,13 @@ use std::time::{Duration, Instant};
 use may::coroutine::{self, JoinHandle, yield_now};
 use may::go;
 
-use crate::Failure;
+use super::on;
 use crate::child::{
     BALANCE_YIELDS, BATCH, FIB, Job, NAP, Rally, Sleepers, Tally, each, fib, report, report_idle,
     report_spawn_latency, skynet_sum, steady,
 };
 
-pub fn run(job: &Job) -> Result<(), Failure> {
-    let pool = match job.name.as_str() {
-        "spawn_1m" | "skynet_cold" | "skynet_warm" | "sleep_1m" | "idle" | "balance" => 10_000,
-        _ => 1_000, // its default
-    };
-    may::config()
-        .set_workers(job.workers)
-        .set_pool_capacity(pool);
-    if let Some(yielders) = job.yielders() {
-        yields(job, yielders);
-        return Ok(());
-    }
-    match job.name.as_str() {
-        "spawn_join" => spawn_join(job),
-        "spawn_1m" => spawn_1m(job),
-        "skynet_cold" => skynet_cold(job),
-        "skynet_warm" => skynet_warm(job),
-        "sleep_1m" => sleep_1m(job),
-        "wake_thread" | "wake_apart" => wake_thread(job),
-        "idle" => idle(job),
-        "balance" => balance(job),
-        "latency_spawn" => latency_spawn(job),
-        _ => return Err(Failure::Unknown),
-    }
-    Ok(())
-}
-
-/// Runs `work` in a coroutine.
-fn on<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    go!(work).join().expect("a coroutine panicked")
-}
-
-fn yields(job: &Job, yielders: u64) {
+pub fn yields(job: &Job, yielders: u64) {
     let tasks = yielders * job.workers as u64;
     let ns = steady(job.target(), |total| {
         on(move || {
@@ -77,7 +36,7 @@ fn yields(job: &Job, yielders: u64) {
     report("ns", ns);
 }
 
-fn spawn_join(job: &Job) {
+pub fn spawn_join(job: &Job) {
     let ns = steady(job.target(), |n| {
         on(move || {
             let start = Instant::now();
@@ -105,7 +64,7 @@ fn spawn_then_join(n: u64) -> Duration {
 }
 
 /// The batches come first here: may does not outlive the rest.
-fn spawn_1m(job: &Job) {
+pub fn spawn_1m(job: &Job) {
     let (few, n) = (job.count(100_000), job.count(1_000_000));
     // A tenth of the batches: it takes ten and more microseconds each.
     let batches = (n / BATCH / 10).max(1);
@@ -137,18 +96,18 @@ fn skynet(job: &Job) -> Duration {
     })
 }
 
-fn skynet_cold(job: &Job) {
+pub fn skynet_cold(job: &Job) {
     report("ms", skynet(job).as_secs_f64() * 1e3);
 }
 
-fn skynet_warm(job: &Job) {
+pub fn skynet_warm(job: &Job) {
     for _ in 0..2 {
         skynet(job);
     }
     report("ms", skynet(job).as_secs_f64() * 1e3);
 }
 
-fn sleep_1m(job: &Job) {
+pub fn sleep_1m(job: &Job) {
     let n = job.count(1_000_000);
     on(move || {
         let mut handles: Vec<Option<JoinHandle<()>>> = (0..n).map(|_| None).collect();
@@ -169,7 +128,7 @@ fn sleep_1m(job: &Job) {
     });
 }
 
-fn wake_thread(job: &Job) {
+pub fn wake_thread(job: &Job) {
     Rally::prepare(job);
     if job.is_apart() {
         may::config().set_worker_pin(false); // it would undo ours
@@ -183,14 +142,14 @@ fn wake_thread(job: &Job) {
     player.join().unwrap();
 }
 
-fn idle(job: &Job) {
+pub fn idle(job: &Job) {
     let handles =
         on(|| -> Vec<JoinHandle<()>> { (0..10_000).map(|_| go!(coroutine::park)).collect() });
     report_idle(job);
     drop(handles); // still parked: the process ends with `main`
 }
 
-fn balance(job: &Job) {
+pub fn balance(job: &Job) {
     let n = job.count(100_000);
     let tally = Arc::new(Tally::default());
     let took = on({
@@ -218,7 +177,7 @@ fn balance(job: &Job) {
     report("unevenness", tally.unevenness(job.workers));
 }
 
-fn latency_spawn(job: &Job) {
+pub fn latency_spawn(job: &Job) {
     let job = job.clone();
     on(move || {
         report_spawn_latency(&job, |started| {

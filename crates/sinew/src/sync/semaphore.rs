@@ -1,0 +1,779 @@
+//! Permits, handed out in the order in which they were asked for.
+//!
+//! One word says how many permits are free, whether anybody stands in line, and
+//! whether the semaphore is closed:
+//!
+//! | `WAITERS` | who changes the number of permits                                  |
+//! |-----------|--------------------------------------------------------------------|
+//! | 0         | anybody, by compare-and-swap of the whole word                     |
+//! | 1         | only who holds the lock of the line                                |
+//!
+//! A waiter sets `WAITERS` under the lock, in the same read-modify-write that
+//! finds too few permits; so a release either comes before that and is seen by
+//! it, or sees the bit and comes to the lock. From then on permits collect for
+//! the first in line and nobody overtakes: that is FIFO, and `acquire_many` gets
+//! all or nothing.
+//!
+//! Invariant 1: `WAITERS` is set while the line is not empty.
+//! Invariant 2: with the lock free, the first in line wants more than there is.
+
+use super::error::TimedOut;
+use crate::error::Cancelled;
+use crate::fiber::WaitReason;
+use crate::primitive::{AtomicUsize, Lock, Ordering, const_fn};
+use crate::time::Instant;
+use crate::wait::node::{Node, Place, WaitList, Wakes};
+use crate::wait::{Deadline, Enlisted, Operation, Pending, WaitOutcome, WaitSpec, Waiter};
+use crate::wait::{perform, point};
+use std::cell::Cell;
+use std::fmt;
+use std::ops::Deref;
+use std::panic::Location;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// No more permits will be handed out.
+const CLOSED: usize = 1 << 0;
+/// Somebody stands in line.
+const WAITERS: usize = 1 << 1;
+/// One permit.
+const PERMIT: usize = 1 << 2;
+
+/// A number of permits, to be taken and given back; FIFO.
+///
+/// `acquire` is a cancellation point: a fiber that is cancelled or times out
+/// takes no permit along.
+///
+/// ```
+/// use sinew::sync::Semaphore;
+///
+/// let two = Semaphore::new(2);
+/// let first = two.acquire().unwrap();
+/// let second = two.try_acquire().unwrap();
+/// assert!(two.try_acquire().is_err());
+/// drop(first);
+/// assert_eq!(two.available_permits(), 1);
+/// # drop(second);
+/// ```
+pub struct Semaphore {
+    /// See the module header.
+    word: AtomicUsize,
+    line: Lock<WaitList<Waiting>>,
+}
+
+/// One place in the line.
+#[repr(C)]
+struct Waiting {
+    node: Node,
+    wanted: usize,
+    /// Set under the lock by who claims it for having permits.
+    granted: Cell<bool>,
+}
+
+// SAFETY: `repr(C)`, and the node is first.
+unsafe impl Place for Waiting {
+    fn node(&self) -> &Node {
+        &self.node
+    }
+}
+
+impl Semaphore {
+    /// The most permits there can be.
+    pub const MAX_PERMITS: usize = usize::MAX >> 3;
+
+    const_fn! {
+        /// A semaphore with this many permits.
+        ///
+        /// # Panics
+        ///
+        /// If that is more than [`MAX_PERMITS`](Self::MAX_PERMITS).
+        pub const fn new(permits: usize) -> Self {
+            assert!(permits <= Self::MAX_PERMITS, "more than MAX_PERMITS");
+            Self {
+                word: AtomicUsize::new(permits * PERMIT),
+                line: Lock::new(WaitList::new()),
+            }
+        }
+    }
+
+    /// How many permits could be had at this moment.
+    pub fn available_permits(&self) -> usize {
+        // Relaxed: a number that may be old when it is read.
+        self.word.load(Ordering::Relaxed) / PERMIT
+    }
+
+    /// Waits for one permit; a cancellation point.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError`] if the semaphore is closed, or the fiber was cancelled.
+    #[track_caller]
+    pub fn acquire(&self) -> Result<SemaphorePermit<'_>, AcquireError> {
+        self.acquire_many(1)
+    }
+
+    /// Waits for `permits` at once: all or none; a cancellation point.
+    ///
+    /// Those who come later wait for this one, also if what they want is there.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire).
+    #[track_caller]
+    pub fn acquire_many(&self, permits: usize) -> Result<SemaphorePermit<'_>, AcquireError> {
+        point::check()?;
+        match self.take_by(permits, None, Location::caller()) {
+            Ok(()) => Ok(Permit::of(self, permits)),
+            Err(error) => Err(error.without_time()),
+        }
+    }
+
+    /// Takes one permit if that needs no waiting.
+    ///
+    /// # Errors
+    ///
+    /// [`TryAcquireError`] if there is none, somebody stands in line for one, or
+    /// the semaphore is closed.
+    pub fn try_acquire(&self) -> Result<SemaphorePermit<'_>, TryAcquireError> {
+        self.try_acquire_many(1)
+    }
+
+    /// Takes `permits` if that needs no waiting.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_acquire`](Self::try_acquire).
+    pub fn try_acquire_many(&self, permits: usize) -> Result<SemaphorePermit<'_>, TryAcquireError> {
+        self.try_take(permits)?;
+        Ok(Permit::of(self, permits))
+    }
+
+    /// As [`acquire`](Self::acquire), but waits for `timeout` at most.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use sinew::sync::{AcquireTimeoutError, Semaphore};
+    ///
+    /// let none = Semaphore::new(0);
+    /// let outcome = none.acquire_timeout(Duration::from_millis(1));
+    /// assert_eq!(outcome.unwrap_err(), AcquireTimeoutError::Timeout);
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireTimeoutError`] also if the time was over first.
+    #[track_caller]
+    pub fn acquire_timeout(
+        &self,
+        timeout: Duration,
+    ) -> Result<SemaphorePermit<'_>, AcquireTimeoutError> {
+        self.acquire_many_timeout(1, timeout)
+    }
+
+    /// As [`acquire_many`](Self::acquire_many), but waits for `timeout` at most.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire_timeout`](Self::acquire_timeout).
+    #[track_caller]
+    pub fn acquire_many_timeout(
+        &self,
+        permits: usize,
+        timeout: Duration,
+    ) -> Result<SemaphorePermit<'_>, AcquireTimeoutError> {
+        point::check()?;
+        self.take_by(permits, Deadline::after(timeout), Location::caller())?;
+        Ok(Permit::of(self, permits))
+    }
+
+    /// As [`acquire`](Self::acquire), but waits until `deadline` at most.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire_timeout`](Self::acquire_timeout).
+    #[track_caller]
+    pub fn acquire_deadline(
+        &self,
+        deadline: Instant,
+    ) -> Result<SemaphorePermit<'_>, AcquireTimeoutError> {
+        self.acquire_many_deadline(1, deadline)
+    }
+
+    /// As [`acquire_many`](Self::acquire_many), but waits until `deadline` at
+    /// most.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire_timeout`](Self::acquire_timeout).
+    #[track_caller]
+    pub fn acquire_many_deadline(
+        &self,
+        permits: usize,
+        deadline: Instant,
+    ) -> Result<SemaphorePermit<'_>, AcquireTimeoutError> {
+        point::check()?;
+        self.take_by(permits, Some(deadline.deadline()), Location::caller())?;
+        Ok(Permit::of(self, permits))
+    }
+
+    /// Waits for one permit in async code, under any executor.
+    ///
+    /// A future that is dropped takes no permit along.
+    pub fn acquire_async(
+        &self,
+    ) -> impl Future<Output = Result<SemaphorePermit<'_>, AcquireError>> + Send + '_ {
+        self.acquire_many_async(1)
+    }
+
+    /// As [`acquire_many`](Self::acquire_many), in async code.
+    pub fn acquire_many_async(
+        &self,
+        permits: usize,
+    ) -> impl Future<Output = Result<SemaphorePermit<'_>, AcquireError>> + Send + '_ {
+        let pending = Pending::new(Acquire::new(self, permits));
+        async move {
+            match pending.await {
+                Ok(()) => Ok(Permit::of(self, permits)),
+                Err(Closed) => Err(AcquireError::Closed),
+            }
+        }
+    }
+
+    /// As [`acquire`](Self::acquire), with a permit that borrows nothing.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use sinew::sync::Semaphore;
+    ///
+    /// sinew::run(|| {
+    ///     let slots = Arc::new(Semaphore::new(1));
+    ///     let permit = slots.clone().acquire_owned().unwrap();
+    ///     let worker = sinew::spawn(move || drop(permit));
+    ///     assert!(slots.acquire().is_ok()); // once the worker has dropped its own
+    ///     worker.join().unwrap();
+    /// });
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire).
+    #[track_caller]
+    pub fn acquire_owned(self: Arc<Self>) -> Result<OwnedSemaphorePermit, AcquireError> {
+        self.acquire_many_owned(1)
+    }
+
+    /// As [`acquire_many`](Self::acquire_many), with a permit that borrows
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire).
+    #[track_caller]
+    pub fn acquire_many_owned(
+        self: Arc<Self>,
+        permits: usize,
+    ) -> Result<OwnedSemaphorePermit, AcquireError> {
+        point::check()?;
+        match self.take_by(permits, None, Location::caller()) {
+            Ok(()) => Ok(Permit::of(self, permits)),
+            Err(error) => Err(error.without_time()),
+        }
+    }
+
+    /// As [`try_acquire`](Self::try_acquire), with a permit that borrows nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_acquire`](Self::try_acquire).
+    pub fn try_acquire_owned(self: Arc<Self>) -> Result<OwnedSemaphorePermit, TryAcquireError> {
+        self.try_acquire_many_owned(1)
+    }
+
+    /// As [`try_acquire_many`](Self::try_acquire_many), with a permit that
+    /// borrows nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_acquire`](Self::try_acquire).
+    pub fn try_acquire_many_owned(
+        self: Arc<Self>,
+        permits: usize,
+    ) -> Result<OwnedSemaphorePermit, TryAcquireError> {
+        self.try_take(permits)?;
+        Ok(Permit::of(self, permits))
+    }
+
+    /// As [`acquire_timeout`](Self::acquire_timeout), with a permit that borrows
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire_timeout`](Self::acquire_timeout).
+    #[track_caller]
+    pub fn acquire_owned_timeout(
+        self: Arc<Self>,
+        timeout: Duration,
+    ) -> Result<OwnedSemaphorePermit, AcquireTimeoutError> {
+        point::check()?;
+        self.take_by(1, Deadline::after(timeout), Location::caller())?;
+        Ok(Permit::of(self, 1))
+    }
+
+    /// As [`acquire_async`](Self::acquire_async), with a permit that borrows
+    /// nothing.
+    pub fn acquire_owned_async(
+        self: Arc<Self>,
+    ) -> impl Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send {
+        self.acquire_many_owned_async(1)
+    }
+
+    /// As [`acquire_many_async`](Self::acquire_many_async), with a permit that
+    /// borrows nothing.
+    pub fn acquire_many_owned_async(
+        self: Arc<Self>,
+        permits: usize,
+    ) -> impl Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send {
+        let pending = Pending::new(Acquire::new(self.clone(), permits));
+        async move {
+            match pending.await {
+                Ok(()) => Ok(Permit::of(self, permits)),
+                Err(Closed) => Err(AcquireError::Closed),
+            }
+        }
+    }
+
+    /// Adds permits; those who wait get theirs first.
+    ///
+    /// # Panics
+    ///
+    /// If there were more than [`MAX_PERMITS`](Self::MAX_PERMITS) then.
+    pub fn add_permits(&self, permits: usize) {
+        assert!(
+            permits <= Self::MAX_PERMITS && self.available_permits() <= Self::MAX_PERMITS - permits,
+            "more than MAX_PERMITS"
+        );
+        self.give(permits);
+    }
+
+    /// Takes up to `permits` of those that are free out of circulation, and says
+    /// how many.
+    ///
+    /// ```
+    /// let semaphore = sinew::sync::Semaphore::new(3);
+    /// assert_eq!(semaphore.forget_permits(2), 2);
+    /// assert_eq!(semaphore.forget_permits(2), 1);
+    /// ```
+    pub fn forget_permits(&self, permits: usize) -> usize {
+        // Under the lock, so that it does not matter whether somebody waits.
+        let _line = self.line.lock();
+        let mut now = self.word.load(Ordering::Relaxed);
+        loop {
+            let taken = permits.min(now / PERMIT);
+            // Acquire: as in `try_take`: what came before the permits is seen.
+            match self.word.compare_exchange_weak(
+                now,
+                now - taken * PERMIT,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return taken,
+                Err(seen) => now = seen,
+            }
+        }
+    }
+
+    /// Refuses all who wait, and all who come; permits can still be given back.
+    pub fn close(&self) {
+        let mut wakes = Wakes::new();
+        {
+            let mut line = self.line.lock();
+            // Release: who is refused sees what came before; pairs with the
+            // Acquire in `try_take` and `is_closed`.
+            self.word.fetch_or(CLOSED, Ordering::Release);
+            line.claim_all(&mut wakes);
+            // Relaxed: only under the lock.
+            self.word.fetch_and(!WAITERS, Ordering::Relaxed);
+        }
+        wakes.fire();
+    }
+
+    /// Whether it was closed.
+    pub fn is_closed(&self) -> bool {
+        self.word.load(Ordering::Acquire) & CLOSED != 0
+    }
+
+    /// Takes permits if nobody waits.
+    #[inline]
+    fn try_take(&self, permits: usize) -> Result<(), TryAcquireError> {
+        let mut now = self.word.load(Ordering::Acquire);
+        loop {
+            if now & CLOSED != 0 {
+                return Err(TryAcquireError::Closed);
+            }
+            if now & WAITERS != 0 || now / PERMIT < permits {
+                return Err(TryAcquireError::NoPermits);
+            }
+            // Acquire: what the former holder did comes before; pairs with the
+            // Release in `give`.
+            match self.word.compare_exchange_weak(
+                now,
+                now - permits * PERMIT,
+                Ordering::Acquire,
+                Ordering::Acquire,
+            ) {
+                Ok(_) => return Ok(()),
+                Err(seen) => now = seen,
+            }
+        }
+    }
+
+    fn take_by(
+        &self,
+        permits: usize,
+        deadline: Option<Deadline>,
+        at: &'static Location<'static>,
+    ) -> Result<(), AcquireTimeoutError> {
+        match self.try_take(permits) {
+            Ok(()) => return Ok(()),
+            Err(TryAcquireError::Closed) => return Err(AcquireTimeoutError::Closed),
+            Err(TryAcquireError::NoPermits) => {}
+        }
+        let spec = WaitSpec::new(WaitReason::Semaphore, at)
+            .deadline(deadline)
+            .cancellable();
+        match perform(&Acquire::new(self, permits), &spec) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(Closed)) => Err(AcquireTimeoutError::Closed),
+            Err(WaitOutcome::Cancelled) => Err(AcquireTimeoutError::Cancelled),
+            Err(_) => Err(AcquireTimeoutError::Timeout),
+        }
+    }
+
+    /// Gives permits back, to those who wait or to the word.
+    #[inline]
+    fn give(&self, permits: usize) {
+        let mut now = self.word.load(Ordering::Relaxed);
+        while now & WAITERS == 0 {
+            // Release: the next holder sees what we did; pairs with `try_take`.
+            match self.word.compare_exchange_weak(
+                now,
+                now + permits * PERMIT,
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return,
+                Err(seen) => now = seen,
+            }
+        }
+        self.give_slow(permits);
+    }
+
+    #[cold]
+    fn give_slow(&self, permits: usize) {
+        let mut wakes = Wakes::new();
+        {
+            let mut line = self.line.lock();
+            // Release: as in `give`; those in line are ordered by the lock.
+            self.word.fetch_add(permits * PERMIT, Ordering::Release);
+            self.serve(&mut line, &mut wakes);
+        }
+        wakes.fire();
+    }
+
+    /// Serves those in line for whom there are permits (invariant 2).
+    fn serve(&self, line: &mut WaitList<Waiting>, wakes: &mut Wakes) {
+        while let Some(first) = line.front() {
+            let wanted = first.wanted;
+            // Relaxed: WAITERS is set, so only we change it, under the lock.
+            if self.word.load(Ordering::Relaxed) / PERMIT < wanted {
+                return;
+            }
+            let place = line.pop_front().expect("there is a first");
+            // SAFETY: it was linked, and we hold the lock.
+            let place = unsafe { place.as_ref() };
+            // SAFETY: as above; if the claim is lost its waiter comes for this
+            // lock before it goes.
+            if let Some(wakeup) = unsafe { place.node.claim() } {
+                place.granted.set(true);
+                self.word.fetch_sub(wanted * PERMIT, Ordering::Relaxed);
+                // SAFETY: claimed just now, under the lock.
+                unsafe { wakes.add(&place.node, wakeup) };
+            }
+        }
+        // Relaxed: whoever stands in line next does so under the lock.
+        self.word.fetch_and(!WAITERS, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Semaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Semaphore")
+            .field("available_permits", &self.available_permits())
+            .field("is_closed", &self.is_closed())
+            .finish()
+    }
+}
+
+/// The semaphore is closed.
+struct Closed;
+
+/// One wait for permits.
+struct Acquire<S: Deref<Target = Semaphore>> {
+    place: Waiting,
+    semaphore: S,
+}
+
+impl<S: Deref<Target = Semaphore>> Acquire<S> {
+    fn new(semaphore: S, wanted: usize) -> Self {
+        Self {
+            place: Waiting {
+                node: Node::new(),
+                wanted,
+                granted: Cell::new(false),
+            },
+            semaphore,
+        }
+    }
+
+    fn outcome(taken: Result<(), TryAcquireError>) -> Option<Result<(), Closed>> {
+        match taken {
+            Ok(()) => Some(Ok(())),
+            Err(TryAcquireError::Closed) => Some(Err(Closed)),
+            Err(TryAcquireError::NoPermits) => None,
+        }
+    }
+}
+
+// SAFETY: the cell is touched under the lock of the line, or by the waiter when
+// it is in none (`wait::node`, invariant 1).
+unsafe impl<S: Deref<Target = Semaphore> + Send> Send for Acquire<S> {}
+
+// SAFETY: the one place is linked only into the semaphore's line, whose lock all
+// claimants hold, and `delist` takes.
+unsafe impl<S: Deref<Target = Semaphore>> Operation for Acquire<S> {
+    type Output = Result<(), Closed>;
+
+    fn attempt(&self) -> Option<Self::Output> {
+        Self::outcome(self.semaphore.try_take(self.place.wanted))
+    }
+
+    unsafe fn enlist(&self, waiter: &Waiter, place: u32) -> Enlisted<Self::Output> {
+        let semaphore = &*self.semaphore;
+        let mut line = semaphore.line.lock();
+        // A semaphore is waited for alone, not in a select, so that nobody else
+        // can have claimed the waiter before we have taken permits.
+        loop {
+            if let Some(outcome) = Self::outcome(semaphore.try_take(self.place.wanted)) {
+                return Enlisted::Done(outcome);
+            }
+            let now = semaphore.word.load(Ordering::Relaxed);
+            if now & CLOSED != 0 || now & WAITERS == 0 && now / PERMIT >= self.place.wanted {
+                continue; // changed since we tried
+            }
+            // Relaxed: the bit sends others to the lock, which orders the rest.
+            if semaphore
+                .word
+                .compare_exchange(now, now | WAITERS, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+            {
+                break;
+            }
+        }
+        self.place.node.belongs_to(waiter, place);
+        // SAFETY: the caller's promise.
+        unsafe { line.push_back(&self.place) };
+        Enlisted::Linked
+    }
+
+    fn delist(&self) {
+        let mut wakes = Wakes::new();
+        {
+            let mut line = self.semaphore.line.lock();
+            // SAFETY: linked only by `enlist`, into this list.
+            if unsafe { line.remove(&self.place) } {
+                // It may have been the first, and the next may want less.
+                self.semaphore.serve(&mut line, &mut wakes);
+            }
+        }
+        wakes.fire();
+    }
+
+    fn accept(&self) -> Option<Self::Output> {
+        Some(if self.place.granted.get() {
+            Ok(())
+        } else {
+            Err(Closed)
+        })
+    }
+
+    fn pass_on(&self) {
+        if self.place.granted.get() {
+            self.semaphore.give(self.place.wanted);
+        }
+    }
+}
+
+/// Permits of a [`Semaphore`] that are given back when this is dropped.
+pub type SemaphorePermit<'a> = Permit<&'a Semaphore>;
+
+/// Permits of a [`Semaphore`] that keep it alive, and are given back when this
+/// is dropped.
+pub type OwnedSemaphorePermit = Permit<Arc<Semaphore>>;
+
+/// Permits that are given back when this is dropped; see [`SemaphorePermit`] and
+/// [`OwnedSemaphorePermit`].
+#[must_use = "dropped at once, permits are given back at once"]
+pub struct Permit<S: Deref<Target = Semaphore>> {
+    semaphore: S,
+    permits: usize,
+}
+
+impl<S: Deref<Target = Semaphore>> Permit<S> {
+    fn of(semaphore: S, permits: usize) -> Self {
+        Self { semaphore, permits }
+    }
+
+    /// How many permits these are.
+    pub fn num_permits(&self) -> usize {
+        self.permits
+    }
+
+    /// Never gives them back.
+    ///
+    /// ```
+    /// let semaphore = sinew::sync::Semaphore::new(1);
+    /// semaphore.acquire().unwrap().forget();
+    /// assert_eq!(semaphore.available_permits(), 0);
+    /// ```
+    pub fn forget(mut self) {
+        self.permits = 0;
+    }
+
+    /// Takes over those of `other`.
+    ///
+    /// # Panics
+    ///
+    /// If they are of another semaphore.
+    #[track_caller]
+    pub fn merge(&mut self, mut other: Self) {
+        assert!(
+            std::ptr::eq(&*self.semaphore, &*other.semaphore),
+            "permits of two semaphores cannot be merged"
+        );
+        self.permits += std::mem::take(&mut other.permits);
+    }
+}
+
+impl<S: Deref<Target = Semaphore> + Clone> Permit<S> {
+    /// Cuts `permits` off; none if these are fewer.
+    pub fn split(&mut self, permits: usize) -> Option<Self> {
+        self.permits = self.permits.checked_sub(permits)?;
+        Some(Self::of(self.semaphore.clone(), permits))
+    }
+}
+
+impl<S: Deref<Target = Semaphore>> Drop for Permit<S> {
+    fn drop(&mut self) {
+        if self.permits > 0 {
+            self.semaphore.give(self.permits);
+        }
+    }
+}
+
+impl<S: Deref<Target = Semaphore>> fmt::Debug for Permit<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permit")
+            .field("permits", &self.permits)
+            .finish()
+    }
+}
+
+const CLOSED_TEXT: &str = "the semaphore is closed";
+
+/// Why [`Semaphore::acquire`] took no permit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AcquireError {
+    /// The semaphore is closed.
+    Closed,
+    /// The waiting fiber was cancelled.
+    Cancelled,
+}
+
+impl fmt::Display for AcquireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed => f.write_str(CLOSED_TEXT),
+            Self::Cancelled => Cancelled.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for AcquireError {}
+
+impl From<Cancelled> for AcquireError {
+    fn from(_: Cancelled) -> Self {
+        Self::Cancelled
+    }
+}
+
+/// Why [`Semaphore::acquire_timeout`] took no permit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AcquireTimeoutError {
+    /// The time was over first.
+    Timeout,
+    /// The semaphore is closed.
+    Closed,
+    /// The waiting fiber was cancelled.
+    Cancelled,
+}
+
+impl AcquireTimeoutError {
+    /// Of a wait without a deadline.
+    fn without_time(self) -> AcquireError {
+        match self {
+            Self::Closed => AcquireError::Closed,
+            Self::Cancelled | Self::Timeout => AcquireError::Cancelled,
+        }
+    }
+}
+
+impl fmt::Display for AcquireTimeoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Timeout => TimedOut.fmt(f),
+            Self::Closed => f.write_str(CLOSED_TEXT),
+            Self::Cancelled => Cancelled.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for AcquireTimeoutError {}
+
+impl From<Cancelled> for AcquireTimeoutError {
+    fn from(_: Cancelled) -> Self {
+        Self::Cancelled
+    }
+}
+
+/// Why [`Semaphore::try_acquire`] took no permit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TryAcquireError {
+    /// There are too few, or others stand in line.
+    NoPermits,
+    /// The semaphore is closed.
+    Closed,
+}
+
+impl fmt::Display for TryAcquireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoPermits => f.write_str("no permits available"),
+            Self::Closed => f.write_str(CLOSED_TEXT),
+        }
+    }
+}
+
+impl std::error::Error for TryAcquireError {}

@@ -1,0 +1,305 @@
+//! A waiter's place in one list, and the lists that such places are in.
+//!
+//! A wait has one [`Waiter`] and a [`Node`] in each list that it waits in: one,
+//! as a rule, or one for each arm of a select. What a primitive needs to know of
+//! a waiter (how many permits, which message) is in a struct of its own that
+//! begins with the node: a [`Place`]. All of it is in the frame that waits, or
+//! pinned in a task's future.
+//!
+//! Invariant 1 (lock): a list, its nodes' links and the rest of each place are
+//! touched only under the lock that the list is in, but by the waiter itself
+//! before it links the node and after it was notified or unlinked it.
+//! Invariant 2 (until fired): who won a claim may use the place of a fiber or
+//! thread until it fires the wake-up, even after it gave up the lock; the place
+//! of a task only under the lock (`wait`, invariants 2 and 3).
+
+use super::waiter::{Waiter, Wakeup};
+use crate::util::list::{Links, List};
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
+
+/// One waiter's place in one list.
+#[repr(C)]
+pub(crate) struct Node {
+    /// First, so that a pointer to the links is one to the node.
+    links: Links,
+    /// Whose place it is; set before it is linked.
+    waiter: Cell<*const Waiter>,
+    /// Which place of the waiter's it is.
+    number: Cell<u32>,
+}
+
+// SAFETY: the cells follow invariant 1.
+unsafe impl Send for Node {}
+// SAFETY: as above.
+unsafe impl Sync for Node {}
+
+impl Node {
+    pub(crate) const fn new() -> Self {
+        Self {
+            links: Links::new(),
+            waiter: Cell::new(ptr::null()),
+            number: Cell::new(0),
+        }
+    }
+
+    /// Says whose place it is, before it is linked.
+    pub(crate) fn belongs_to(&self, waiter: &Waiter, number: u32) {
+        self.waiter.set(waiter);
+        self.number.set(number);
+    }
+
+    /// Whether it is in a list; under that list's lock.
+    pub(crate) fn is_linked(&self) -> bool {
+        self.links.is_linked()
+    }
+
+    /// The waiter whose place it is.
+    ///
+    /// # Safety
+    ///
+    /// The node is linked (or was claimed and not yet fired), and the caller
+    /// holds the list's lock.
+    pub(crate) unsafe fn waiter(&self) -> &Waiter {
+        // SAFETY: set when it was linked; the waiter outlives its links.
+        unsafe { &*self.waiter.get() }
+    }
+
+    /// Ends its waiter's wait through this place; none if another was first.
+    ///
+    /// # Safety
+    ///
+    /// As for [`waiter`](Self::waiter).
+    pub(crate) unsafe fn claim(&self) -> Option<Wakeup> {
+        // SAFETY: the caller's promise.
+        unsafe { self.waiter() }.claim(self.number.get())
+    }
+
+    /// Whether it is a place of this waiter.
+    pub(crate) fn is_of(&self, waiter: &Waiter) -> bool {
+        ptr::eq(self.waiter.get(), waiter)
+    }
+}
+
+/// A struct that begins with a [`Node`].
+///
+/// # Safety
+///
+/// It is `repr(C)` and its first field is the node.
+pub(crate) unsafe trait Place {
+    fn node(&self) -> &Node;
+}
+
+// SAFETY: it is the node.
+unsafe impl Place for Node {
+    fn node(&self) -> &Node {
+        self
+    }
+}
+
+/// Places in the order in which they came.
+pub(crate) struct WaitList<P> {
+    list: List,
+    places: PhantomData<*const P>,
+}
+
+// SAFETY: as `List`: followed only under the lock that holds it.
+unsafe impl<P> Send for WaitList<P> {}
+
+impl<P: Place> WaitList<P> {
+    pub(crate) const fn new() -> Self {
+        Self {
+            list: List::new(),
+            places: PhantomData,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    fn links(place: &P) -> NonNull<Links> {
+        // The links are the first field of the node, which is that of the place;
+        // the pointer is good for the whole place.
+        NonNull::from(place).cast()
+    }
+
+    /// Appends `place`.
+    ///
+    /// # Safety
+    ///
+    /// It belongs to a waiter, and both stay where they are until it is
+    /// unlinked.
+    pub(crate) unsafe fn push_back(&mut self, place: &P) {
+        // SAFETY: the caller's promise.
+        unsafe { self.list.push_back(Self::links(place)) };
+    }
+
+    /// Puts `place` before all others.
+    ///
+    /// # Safety
+    ///
+    /// As for [`push_back`](Self::push_back).
+    pub(crate) unsafe fn push_front(&mut self, place: &P) {
+        // SAFETY: the caller's promise.
+        unsafe { self.list.push_front(Self::links(place)) };
+    }
+
+    /// Unlinks `place` if it is linked; false if it was not.
+    ///
+    /// # Safety
+    ///
+    /// If it is linked, then in this very list.
+    pub(crate) unsafe fn remove(&mut self, place: &P) -> bool {
+        let linked = place.node().is_linked();
+        if linked {
+            // SAFETY: the caller's promise.
+            unsafe { self.list.remove(Self::links(place)) };
+        }
+        linked
+    }
+
+    /// The oldest place.
+    pub(crate) fn front(&self) -> Option<&P> {
+        // SAFETY: linked places are valid, and the borrow of the list keeps it
+        // from being unlinked (invariant 1).
+        self.list
+            .front()
+            .map(|links| unsafe { links.cast::<P>().as_ref() })
+    }
+
+    /// Takes the oldest place, claimed or not.
+    pub(crate) fn pop_front(&mut self) -> Option<NonNull<P>> {
+        self.list.pop_front().map(NonNull::cast)
+    }
+
+    /// Takes the oldest place whose waiter still waits, and ends its wait.
+    ///
+    /// The place may be used until the answer is fired; a task's only under the
+    /// list's lock (invariant 2).
+    pub(crate) fn claim_front(&mut self) -> Option<(NonNull<P>, Wakeup)> {
+        loop {
+            let place = self.pop_front()?;
+            // SAFETY: it was linked, and we hold the lock. If the claim is lost
+            // its waiter comes for this lock before it goes.
+            if let Some(wakeup) = unsafe { place.as_ref().node().claim() } {
+                return Some((place, wakeup));
+            }
+        }
+    }
+
+    /// As [`claim_front`](Self::claim_front), but passes over places for which
+    /// `fits` is false; those stay.
+    pub(crate) fn claim_where(&mut self, fits: impl Fn(&P) -> bool) -> Option<(NonNull<P>, Wakeup)> {
+        loop {
+            let mut found = None;
+            self.for_each(|place| {
+                if found.is_none() && fits(place) {
+                    found = Some(NonNull::from(place));
+                }
+            });
+            let place = found?;
+            // SAFETY: found linked in this list.
+            unsafe { self.list.remove(place.cast()) };
+            // SAFETY: as in `claim_front`.
+            if let Some(wakeup) = unsafe { place.as_ref().node().claim() } {
+                return Some((place, wakeup));
+            }
+        }
+    }
+
+    /// Claims all, in order, into `wakes`.
+    pub(crate) fn claim_all(&mut self, wakes: &mut Wakes) {
+        while let Some((place, wakeup)) = self.claim_front() {
+            // SAFETY: claimed just now, under the lock.
+            unsafe { wakes.add(place.as_ref().node(), wakeup) };
+        }
+    }
+
+    /// Calls `visit` for each place from the oldest to the newest.
+    pub(crate) fn for_each(&self, mut visit: impl FnMut(&P)) {
+        // SAFETY: linked places are valid while we hold the list.
+        self.list
+            .for_each(|links| visit(unsafe { links.cast::<P>().as_ref() }));
+    }
+}
+
+/// Waits that were claimed under a lock, to be woken without it.
+///
+/// Fibers and threads are chained through their own nodes, which stay until
+/// they are fired (invariant 2): no allocation. Only the wakers of async tasks
+/// need room.
+#[must_use = "claimed waiters that are not notified wait for ever"]
+pub(crate) struct Wakes {
+    first: *const Node,
+    last: *const Node,
+    tasks: Vec<Wakeup>,
+}
+
+impl Wakes {
+    pub(crate) fn new() -> Self {
+        Self {
+            first: ptr::null(),
+            last: ptr::null(),
+            tasks: Vec::new(),
+        }
+    }
+
+    /// Adds a waiter that was just claimed through `node`.
+    ///
+    /// # Safety
+    ///
+    /// The claim was won by the caller, who holds the lock; `wakeup` is its
+    /// answer.
+    pub(crate) unsafe fn add(&mut self, node: &Node, wakeup: Wakeup) {
+        if let Wakeup::Task(_) = wakeup {
+            self.tasks.push(wakeup);
+            return;
+        }
+        // The same whom `fire` will ask the waiter for.
+        drop(wakeup);
+        node.links.chained().set(ptr::null());
+        // SAFETY: null, or a node that was added and not yet fired.
+        match unsafe { self.last.as_ref() } {
+            Some(last) => last.links.chained().set(NonNull::from(node).cast().as_ptr()),
+            None => self.first = node,
+        }
+        self.last = node;
+    }
+
+    /// Wakes them, in order; tasks last. No lock may be held: wakers of tasks
+    /// are user code.
+    pub(crate) fn fire(self) {
+        drop(self);
+    }
+}
+
+/// Fires: so that a waker that panics does not keep the others from waking.
+impl Drop for Wakes {
+    fn drop(&mut self) {
+        let mut next = std::mem::replace(&mut self.first, ptr::null());
+        // SAFETY: each node was claimed by us and is not yet fired, so it and
+        // its waiter are there (invariant 2); after `fire` they are not, so the
+        // link is read before.
+        while let Some(node) = unsafe { next.as_ref() } {
+            next = node.links.chained().get().cast();
+            // SAFETY: as above.
+            let wakeup = unsafe { &*node.waiter.get() }.early_wakeup();
+            wakeup.expect("a task is not chained").fire();
+        }
+        fire_tasks(std::mem::take(&mut self.tasks));
+    }
+}
+
+/// Wakes tasks; if a waker panics the others are woken before that goes on.
+fn fire_tasks(tasks: Vec<Wakeup>) {
+    struct Rest(std::vec::IntoIter<Wakeup>);
+    impl Drop for Rest {
+        fn drop(&mut self) {
+            self.0.by_ref().for_each(Wakeup::fire);
+        }
+    }
+    let mut rest = Rest(tasks.into_iter());
+    rest.0.by_ref().for_each(Wakeup::fire);
+}

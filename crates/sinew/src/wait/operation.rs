@@ -1,0 +1,111 @@
+//! Operations that may have to wait, told once for fibers, threads, tasks and
+//! selects.
+//!
+//! A primitive describes each of its waits as an [`Operation`]: how to do it if
+//! it can be done now, how to stand in line if not, and what follows when a
+//! waker has ended the wait. Three drivers use that: [`perform`] parks a fiber or
+//! a thread, [`Pending`](super::Pending) is a task's future, and a select
+//! (`wait::select`) stands in several lines at once.
+//!
+//! ```text
+//!              ┌─ Done ─────────────────────────────► output
+//!   enlist ────┤                     ┌─ Some ───────► output
+//!              └─ Linked ─ … woken ──┴─ accept ─ None: enlist again
+//!                          … gave up ── delist
+//!                          … a task that was woken, and is dropped ── pass_on
+//! ```
+
+use super::outcome::WaitOutcome;
+use super::waiter::{WaitSpec, Waiter, wait};
+use crate::sched::switch;
+
+/// What standing in line came to.
+#[must_use = "a place that was linked must be awaited or unlinked"]
+pub(crate) enum Enlisted<T> {
+    /// It is in the line.
+    Linked,
+    /// It could be done, and was; nothing is linked.
+    Done(T),
+    /// It could be done, but the waiter was claimed at another place; nothing
+    /// is linked.
+    Lost,
+}
+
+/// One wait of a primitive; lives where it waits, and is not moved while linked.
+///
+/// # Safety
+///
+/// * `enlist` links places of the operation's own only, and only into lists
+///   whose lock each claimant holds while it claims.
+/// * After `delist` none of its places is linked, and no claimant holds that lock
+///   on its account.
+pub(crate) unsafe trait Operation {
+    /// What the operation yields.
+    type Output;
+
+    /// Does it if that needs no waiting.
+    fn attempt(&self) -> Option<Self::Output>;
+
+    /// Does it, or stands in line for `waiter` as its place with this number.
+    ///
+    /// If it can be done the waiter is taken first
+    /// ([`Waiter::take_oneself`]): it may have been claimed elsewhere.
+    ///
+    /// # Safety
+    ///
+    /// Operation and waiter stay where they are until the wait has ended by a
+    /// claim at this place, or `delist` was called.
+    unsafe fn enlist(&self, waiter: &Waiter, place: u32) -> Enlisted<Self::Output>;
+
+    /// Leaves the line, if it is still in it.
+    fn delist(&self);
+
+    /// Goes on after a waker has ended the wait at this place; none if it has
+    /// to stand in line again.
+    fn accept(&self) -> Option<Self::Output>;
+
+    /// What a waker gave goes to the next in line: nobody wants it here.
+    ///
+    /// Called after `delist`, instead of `accept`.
+    fn pass_on(&self);
+}
+
+/// Does `operation`, parking this fiber or thread for as long as it takes.
+///
+/// # Errors
+///
+/// How the wait ended if not by being woken; then nothing was done.
+#[inline]
+pub(crate) fn perform<O: Operation>(
+    operation: &O,
+    spec: &WaitSpec<'_>,
+) -> Result<O::Output, WaitOutcome> {
+    // On a thread a waiter costs more than a look; where waiting is forbidden
+    // the look is all there is.
+    if !switch::may_leave() {
+        if let Some(output) = operation.attempt() {
+            return Ok(output);
+        }
+    }
+    loop {
+        let waiter = Waiter::for_current();
+        // SAFETY: both stay where they are: `wait` returns after a claim or by
+        // giving up, in which case we delist.
+        match unsafe { operation.enlist(&waiter, 0) } {
+            Enlisted::Done(output) => return Ok(output),
+            Enlisted::Lost => unreachable!("a waiter with one place"),
+            Enlisted::Linked => {}
+        }
+        match wait(&waiter, spec) {
+            WaitOutcome::Woken => {
+                if let Some(output) = operation.accept() {
+                    return Ok(output);
+                }
+            }
+            gave_up => {
+                operation.delist();
+                return Err(gave_up);
+            }
+        }
+    }
+}
