@@ -56,8 +56,9 @@ mod runtime;
 pub mod time;
 
 mod cancel;
-mod task;
+pub mod channel;
 pub mod sync;
+mod task;
 
 pub use cancel::{check_cancelled, is_cancelled};
 pub use error::{Cancelled, JoinError};

@@ -15,9 +15,13 @@ pub(crate) use std::sync::atomic::{
 };
 
 #[cfg(loom)]
-use loom::sync::{Mutex, MutexGuard};
+use loom::sync::Mutex;
+#[cfg(loom)]
+pub(crate) use loom::sync::MutexGuard as LockGuard;
 #[cfg(not(loom))]
-use std::sync::{Mutex, MutexGuard};
+use std::sync::Mutex;
+#[cfg(not(loom))]
+pub(crate) use std::sync::MutexGuard as LockGuard;
 
 /// Whether this is a model: loom's types are larger than the real ones.
 pub(crate) const MODELLED: bool = cfg!(loom);
@@ -62,7 +66,7 @@ impl<T> Lock<T> {
         Self(Mutex::new(value))
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+    pub(crate) fn lock(&self) -> LockGuard<'_, T> {
         match self.0.lock() {
             Ok(guard) => guard,
             Err(poisoned) => poisoned.into_inner(),

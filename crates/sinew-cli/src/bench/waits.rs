@@ -32,11 +32,6 @@ impl Job {
     pub fn room(&self) -> usize {
         usize::from(!self.name.ends_with("_0"))
     }
-
-    /// Arms of the selects, if this is such a job.
-    pub fn arms(&self) -> Option<usize> {
-        self.name.strip_prefix("select_")?.parse().ok()
-    }
 }
 
 /// Runs `work`, which does `ops` operations and answers how long they took:
@@ -74,12 +69,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read_from_the_name() {
+    fn the_room_is_read_from_the_name() {
         let job = |name: &str| Job::parse([name.to_owned()]).unwrap();
         assert_eq!(job("pingpong_0").room(), 0);
         assert_eq!(job("apart_1").room(), 1);
-        assert_eq!(job("select_32").arms(), Some(32));
-        assert_eq!(job("pingpong_1").arms(), None);
+        assert_eq!(job("pingpong_1m").room(), 1);
     }
 
     #[test]

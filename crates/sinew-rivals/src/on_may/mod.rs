@@ -54,4 +54,3 @@ pub fn run(job: &Job) -> Result<(), Failure> {
 fn on<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     go!(work).join().expect("a coroutine panicked")
 }
-

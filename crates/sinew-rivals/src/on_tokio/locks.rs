@@ -10,9 +10,7 @@ use tokio::task::yield_now;
 
 use super::on;
 use crate::child::{Job, report, steady};
-use crate::waits::{
-    ACQUIRERS, LOCKERS, LOCKS, PERMITS, READERS, TRIED, WRITERS, repeated,
-};
+use crate::waits::{ACQUIRERS, LOCKERS, LOCKS, PERMITS, READERS, TRIED, WRITERS, repeated};
 
 pub fn uncontended(job: &Job, rt: &Runtime) {
     let lock = steady(job.target(), |n| {

@@ -11,7 +11,7 @@ use crate::child::{Job, report, steady};
 use crate::waits::Dice;
 
 /// Receivers to select over.
-trait Arms: Send {
+pub trait Arms: Send {
     /// The next message of any.
     fn any(&mut self) -> impl Future<Output = Option<u64>> + Send;
 }

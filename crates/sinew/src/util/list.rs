@@ -145,6 +145,22 @@ impl List {
         links.linked.set(false);
     }
 
+    /// The oldest node for which `fits` is true.
+    pub(crate) fn find(
+        &self,
+        mut fits: impl FnMut(NonNull<Links>) -> bool,
+    ) -> Option<NonNull<Links>> {
+        let mut at = self.head;
+        while let Some(node) = NonNull::new(at.cast_mut()) {
+            if fits(node) {
+                return Some(node);
+            }
+            // SAFETY: linked nodes are valid (invariant 1).
+            at = unsafe { node.as_ref() }.next.get();
+        }
+        None
+    }
+
     /// Calls `visit` for each node from the oldest to the newest.
     pub(crate) fn for_each(&self, mut visit: impl FnMut(NonNull<Links>)) {
         let mut at = self.head;

@@ -12,8 +12,8 @@
 //! and a bit in the word, and is woken by the fiber: no lock, and no claim to
 //! race for. This is `join`; through the list it took 147 instead of 120 ns.
 
-use super::outcome::WaitOutcome;
 use super::node::Node;
+use super::outcome::WaitOutcome;
 use super::waiter::{WaitSpec, Waiter, wait};
 use crate::fiber::{Audience, Block};
 use crate::sched::shared::{Remote, Shared};
@@ -78,7 +78,9 @@ pub(crate) fn wait_for_end(target: &Block, spec: &WaitSpec<'_>) -> WaitOutcome {
 pub(crate) unsafe fn wait_as_owner(target: &Block, spec: &WaitSpec<'_>) {
     debug_assert!(spec.deadline.is_none() && !spec.cancellable && spec.token.is_none());
     let waiter = Waiter::for_current();
-    target.owner_waiter().set(std::ptr::from_ref(&waiter).cast());
+    target
+        .owner_waiter()
+        .set(std::ptr::from_ref(&waiter).cast());
     if !target.state().announce_owner() {
         wait(&waiter, spec);
     }

@@ -31,6 +31,7 @@ pub(crate) mod operation;
 pub(crate) mod outcome;
 pub(crate) mod pending;
 pub(crate) mod point;
+pub(crate) mod select;
 pub(crate) mod waiter;
 
 #[cfg(all(test, loom))]

@@ -189,24 +189,11 @@ impl<P: Place> WaitList<P> {
         }
     }
 
-    /// As [`claim_front`](Self::claim_front), but passes over places for which
-    /// `fits` is false; those stay.
-    pub(crate) fn claim_where(&mut self, fits: impl Fn(&P) -> bool) -> Option<(NonNull<P>, Wakeup)> {
-        loop {
-            let mut found = None;
-            self.for_each(|place| {
-                if found.is_none() && fits(place) {
-                    found = Some(NonNull::from(place));
-                }
-            });
-            let place = found?;
-            // SAFETY: found linked in this list.
-            unsafe { self.list.remove(place.cast()) };
-            // SAFETY: as in `claim_front`.
-            if let Some(wakeup) = unsafe { place.as_ref().node().claim() } {
-                return Some((place, wakeup));
-            }
-        }
+    /// The oldest place for which `fits` is true.
+    pub(crate) fn find(&self, fits: impl Fn(&P) -> bool) -> Option<NonNull<P>> {
+        // SAFETY: linked places are valid while we hold the list.
+        let fits = |links: NonNull<Links>| fits(unsafe { links.cast::<P>().as_ref() });
+        self.list.find(fits).map(NonNull::cast)
     }
 
     /// Claims all, in order, into `wakes`.
@@ -262,7 +249,10 @@ impl Wakes {
         node.links.chained().set(ptr::null());
         // SAFETY: null, or a node that was added and not yet fired.
         match unsafe { self.last.as_ref() } {
-            Some(last) => last.links.chained().set(NonNull::from(node).cast().as_ptr()),
+            Some(last) => last
+                .links
+                .chained()
+                .set(NonNull::from(node).cast().as_ptr()),
             None => self.first = node,
         }
         self.last = node;

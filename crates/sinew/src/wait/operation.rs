@@ -29,6 +29,9 @@ pub(crate) enum Enlisted<T> {
     /// It could be done, but the waiter was claimed at another place; nothing
     /// is linked.
     Lost,
+    /// It could be done and the waiter was taken for it, but then the other side
+    /// left: start over with a new waiter; nothing is linked.
+    Again,
 }
 
 /// One wait of a primitive; lives where it waits, and is not moved while linked.
@@ -93,7 +96,7 @@ pub(crate) fn perform<O: Operation>(
         // giving up, in which case we delist.
         match unsafe { operation.enlist(&waiter, 0) } {
             Enlisted::Done(output) => return Ok(output),
-            Enlisted::Lost => unreachable!("a waiter with one place"),
+            Enlisted::Lost | Enlisted::Again => unreachable!("a waiter with one place"),
             Enlisted::Linked => {}
         }
         match wait(&waiter, spec) {

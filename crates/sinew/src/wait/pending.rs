@@ -67,7 +67,7 @@ impl<O: Operation> Future for Pending<O> {
                 this.done = true;
                 Poll::Ready(output)
             }
-            Enlisted::Lost => unreachable!("a waiter with one place"),
+            Enlisted::Lost | Enlisted::Again => unreachable!("a waiter with one place"),
         }
     }
 }

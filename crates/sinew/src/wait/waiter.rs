@@ -121,6 +121,16 @@ impl Waiter {
         }
     }
 
+    /// Whether it has one place only.
+    pub(crate) fn is_single(&self) -> bool {
+        self.single
+    }
+
+    /// Whether it is an async task's, which may go at any time.
+    pub(crate) fn is_task(&self) -> bool {
+        matches!(self.target, Target::Task(_))
+    }
+
     #[cold]
     fn task_waker(&self) -> &Lock<Option<Waker>> {
         match &self.target {
@@ -159,7 +169,7 @@ impl Waiter {
     /// Whom to wake: read before a claim, for afterwards the waiter may be gone.
     /// A task's is read after, in [`wake_task`](Self::wake_task): it cannot go
     /// while the list's lock is held (invariant 3).
-    pub(super) fn early_wakeup(&self) -> Option<Wakeup> {
+    pub(crate) fn early_wakeup(&self) -> Option<Wakeup> {
         match &self.target {
             Target::Fiber(block) => Some(Wakeup::Fiber(*block)),
             Target::Thread(proxy) => Some(Wakeup::Thread(NonNull::from(&**proxy))),

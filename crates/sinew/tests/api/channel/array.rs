@@ -1,7 +1,7 @@
 //! Channels with room for some messages.
 
 use super::{HOUR, MS, assert_fair, everywhere, scenes};
-use crate::harness::{Gate, Rng, in_fibers, watch};
+use crate::harness::{Gate, Rng, in_fibers, wait_until, watch};
 use sinew::channel::{
     RecvError, RecvTimeoutError, SendError, SendTimeoutError, TryRecvError, TrySendError, bounded,
     unbounded,
@@ -126,7 +126,7 @@ fn a_sender_waits_for_room() {
             }
         });
         sender.until_waiting();
-        assert!(full.is_full());
+        wait_until(|| full.is_full());
         assert!(!sender.is_finished());
         drop(full);
         let receiver = scene.right(move || rx.iter().collect::<Vec<_>>());

@@ -1,13 +1,13 @@
 //! Rendezvous: channels without room, where each send meets its receive.
 
 use super::{Census, HOUR, MS, assert_fair, everywhere, scenes};
-use crate::harness::{Gate, Log, in_fibers, runtime, wait_until, watch};
+use crate::harness::{Gate, Log, in_fibers, on_workers, runtime, wait_until, watch};
 use sinew::channel::{
     RecvError, RecvTimeoutError, Select, SendError, SendTimeoutError, TryRecvError, TrySendError,
     bounded,
 };
-use sinew::select;
 use sinew::time::Instant;
+use sinew::{WaitReason, select};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -315,19 +315,19 @@ fn with_short_timeouts_on_both_sides_each_message_arrives_once_in_order() {
 
 #[test]
 fn senders_are_met_in_the_order_they_came() {
-    scenes(|scene| {
+    on_workers(|runtime| {
         let (tx, rx) = bounded(0);
         let senders: Vec<_> = (0..5)
             .map(|i| {
                 let tx = tx.clone();
-                let sender = scene.side(i, move || tx.send(i));
-                sender.until_waiting();
+                let sender = runtime.spawn(move || tx.send(i));
+                wait_until(|| sender.fiber().wait_reason() != WaitReason::None);
                 sender
             })
             .collect();
         assert_eq!(rx.iter().take(5).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
         for sender in senders {
-            sender.join().unwrap();
+            sender.join().unwrap().unwrap();
         }
     });
 }
@@ -343,7 +343,7 @@ fn a_select_over_waiting_senders_takes_from_each_its_share() {
         for _ in 0..ROUNDS {
             // Both wait again before the next choice.
             for sender in &senders {
-                wait_until(|| sender.fiber().wait_reason() != sinew::WaitReason::None);
+                wait_until(|| sender.fiber().wait_reason() != WaitReason::None);
             }
             select! {
                 recv(rx1) -> _ => counts[0] += 1,

@@ -1,7 +1,7 @@
 //! `Condvar`: every notification wakes whom it should, and nothing else does.
 
 use super::poll::ByHand;
-use super::{HOUR, SHORT, parked, settle, spawn_parked};
+use super::{HOUR, SHORT, parked, settle, spawn_begun, spawn_parked};
 use crate::harness::{in_fibers, on_workers, runtime, wait_until, watch};
 use sinew::sync::{Condvar, Mutex};
 use sinew::time::Instant;
@@ -267,7 +267,7 @@ fn a_notification_is_not_swallowed_by_a_cancelled_or_late_waiter() {
         for round in 0..20 {
             let pair = pair(0);
             let theirs = pair.clone();
-            let first = spawn_parked(move || {
+            let first = spawn_begun(move || {
                 let guard = theirs.0.lock();
                 match round % 2 {
                     0 => theirs.1.wait_or_cancelled(guard).1.is_ok(),

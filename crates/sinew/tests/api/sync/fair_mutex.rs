@@ -1,7 +1,7 @@
 //! `FairMutex`: first come, first served, and tickets that are never stuck.
 
 use super::poll::ByHand;
-use super::{HOUR, SHORT, parked, seeded, settle, spawn_parked};
+use super::{HOUR, SHORT, parked, seeded, settle, spawn_begun, spawn_parked};
 use crate::harness::{Gate, Log, in_fibers, panic_expected, runtime, wait_until, watch};
 use sinew::Cancelled;
 use sinew::sync::{FairMutex, FairMutexGuard, TimedOut, TryLockError};
@@ -279,7 +279,7 @@ fn cancelled_and_late_waiters_do_not_change_the_order_of_the_rest() {
         let waiters: Vec<_> = (0..12)
             .map(|i| {
                 let mutex = mutex.clone();
-                spawn_parked(move || match i % 3 {
+                spawn_begun(move || match i % 3 {
                     0 => mutex.lock().push(i),
                     1 => drop(mutex.lock_or_cancelled().map(|mut guard| guard.push(i))),
                     _ => drop(mutex.lock_timeout(SHORT).map(|mut guard| guard.push(i))),

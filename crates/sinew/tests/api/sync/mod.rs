@@ -39,6 +39,16 @@ fn parked<T>(handle: &JoinHandle<T>) {
     });
 }
 
+/// Starts a fiber, and waits until it waits or has ended, as one with a time
+/// limit may.
+#[track_caller]
+fn spawn_begun<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    let handle = sinew::spawn(f);
+    let fiber = handle.fiber();
+    wait_until(|| fiber.is_finished() || fiber.wait_reason() != WaitReason::None);
+    handle
+}
+
 /// Lets everybody run who can: on one worker each of them for sure.
 fn settle() {
     for _ in 0..40 {

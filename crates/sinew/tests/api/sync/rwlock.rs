@@ -1,7 +1,7 @@
 //! `RwLock`: many readers or one writer, and writers first.
 
 use super::poll::ByHand;
-use super::{HOUR, SHORT, parked, seeded, settle, spawn_parked};
+use super::{HOUR, SHORT, parked, seeded, settle, spawn_begun, spawn_parked};
 use crate::harness::{Gate, Log, in_fibers, is_expected, panic_expected, runtime};
 use crate::harness::{wait_until, watch};
 use sinew::Cancelled;
@@ -135,7 +135,7 @@ fn readers_enter_after(gives_up: fn(Arc<RwLock<()>>), cancel: bool) {
         let lock = Arc::new(RwLock::new(()));
         let guard = lock.read();
         let theirs = lock.clone();
-        let writer = spawn_parked(move || gives_up(theirs));
+        let writer = spawn_begun(move || gives_up(theirs));
         let theirs = lock.clone();
         let reader = sinew::spawn(move || drop(theirs.read()));
         if cancel {

@@ -1,0 +1,377 @@
+//! Waiting for the first of several operations.
+//!
+//! A select tries its arms, in random order or top to bottom. If none can be
+//! done it stands in all their lines at once, with one waiter: the claim-once
+//! word decides which arm it is, so at most one is ever done. Then it leaves the
+//! other lines; they have no trace of it.
+//!
+//! Lines are entered one after the other, each under its own lock and no other,
+//! so an arm may become ready while later ones are entered: it then claims the
+//! waiter like any other claim. An operation that turns out to be ready when its
+//! line is entered claims the waiter for the select itself.
+//!
+//! Random order: arm numbers go `first, first + step, …` modulo their count, with
+//! a random first and a random step that has no divisor in common with the count.
+//! Every arm is tried once, the first is any with equal chance, and of two ready
+//! arms each comes before the other with equal chance.
+
+use super::deadline::Deadline;
+use super::operation::{Enlisted, Operation};
+use super::outcome::WaitOutcome;
+use super::waiter::{WaitSpec, Waiter, wait};
+use super::{deadline, point};
+use crate::error::Cancelled;
+use crate::fiber::WaitReason;
+use crate::sched::{current, switch};
+use crate::util::rng::Rng;
+use std::cell::Cell;
+use std::panic::Location;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What entering an arm's line came to; see [`Enlisted`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    #[doc(hidden)]
+    Linked,
+    #[doc(hidden)]
+    Done,
+    #[doc(hidden)]
+    Lost,
+    #[doc(hidden)]
+    Again,
+}
+
+/// One arm of a select.
+///
+/// # Safety
+///
+/// As for [`Operation`].
+pub(crate) unsafe trait Arm {
+    /// Does it if that needs no waiting.
+    fn attempt(&self) -> bool;
+
+    /// Does it, or stands in line.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Operation::enlist`].
+    unsafe fn enlist(&self, waiter: &Waiter, place: u32) -> Standing;
+
+    /// Leaves the line.
+    fn delist(&self);
+
+    /// Goes on after the wait has ended at this arm; false to start over.
+    fn accept(&self) -> bool;
+
+    /// Takes the answer that the fiber was cancelled; false if the arm is no
+    /// cancellation point.
+    fn refuse(&self) -> bool;
+
+    /// When it may be done without being woken.
+    fn deadline(&self) -> Option<Deadline> {
+        None
+    }
+}
+
+/// An operation as an arm, and what it yielded.
+pub struct OperationArm<O: Operation> {
+    operation: O,
+    output: Cell<Option<Result<O::Output, Cancelled>>>,
+    is_point: bool,
+}
+
+impl<O: Operation> OperationArm<O> {
+    /// An arm that is a cancellation point.
+    pub(crate) fn point(operation: O) -> Self {
+        Self {
+            operation,
+            output: Cell::new(None),
+            is_point: true,
+        }
+    }
+
+    /// An arm that is none.
+    pub(crate) fn no_point(operation: O) -> Self {
+        Self {
+            is_point: false,
+            ..Self::point(operation)
+        }
+    }
+
+    fn yields(&self, output: O::Output) {
+        self.output.set(Some(Ok(output)));
+    }
+
+    /// What the arm yielded; it was chosen.
+    pub(crate) fn take(&self) -> Result<O::Output, Cancelled> {
+        self.output.take().expect("the arm was chosen")
+    }
+}
+
+// SAFETY: does what the operation does.
+unsafe impl<O: Operation> Arm for OperationArm<O> {
+    fn attempt(&self) -> bool {
+        let output = self.operation.attempt();
+        let done = output.is_some();
+        if let Some(output) = output {
+            self.yields(output);
+        }
+        done
+    }
+
+    unsafe fn enlist(&self, waiter: &Waiter, place: u32) -> Standing {
+        // SAFETY: the caller's promise.
+        match unsafe { self.operation.enlist(waiter, place) } {
+            Enlisted::Linked => Standing::Linked,
+            Enlisted::Lost => Standing::Lost,
+            Enlisted::Again => Standing::Again,
+            Enlisted::Done(output) => {
+                self.yields(output);
+                Standing::Done
+            }
+        }
+    }
+
+    fn delist(&self) {
+        self.operation.delist();
+    }
+
+    fn accept(&self) -> bool {
+        let output = self.operation.accept();
+        let done = output.is_some();
+        if let Some(output) = output {
+            self.yields(output);
+        }
+        done
+    }
+
+    fn refuse(&self) -> bool {
+        if self.is_point {
+            self.output.set(Some(Err(Cancelled)));
+        }
+        self.is_point
+    }
+}
+
+/// How long a select waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// Not at all.
+    None,
+    /// Until then; `None` for ever.
+    Until(Option<Deadline>),
+}
+
+/// How a select ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Selected {
+    /// By this arm, which has done its operation or was told that the fiber was
+    /// cancelled.
+    Arm(usize),
+    /// No arm was ready in time.
+    None,
+    /// The fiber was cancelled, and the caller wanted to know that itself.
+    Cancelled,
+}
+
+/// What a select does when its fiber is cancelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnCancel {
+    /// The first arm that is a point is told; without one it is ignored.
+    TellArm,
+    /// The caller is told.
+    TellCaller,
+    /// Nothing: this select is no point.
+    Ignore,
+}
+
+/// Everything but the arms.
+pub(crate) struct SelectSpec {
+    pub(crate) biased: bool,
+    pub(crate) patience: Patience,
+    pub(crate) on_cancel: OnCancel,
+    pub(crate) at: &'static Location<'static>,
+}
+
+/// Does one of the operations, waiting for the first that can be done.
+///
+/// With no arms at all it waits for its deadline, or for ever.
+pub(crate) fn select(arms: &[&dyn Arm], spec: &SelectSpec) -> Selected {
+    if spec.on_cancel != OnCancel::Ignore && point::is_cancelled() {
+        if let Some(told) = tell(arms, spec.on_cancel) {
+            // Yields, as each such answer does.
+            let _told = point::check();
+            return told;
+        }
+    }
+    loop {
+        let order = Order::new(arms.len(), spec.biased);
+        if let Some(index) = order.clone().find(|&index| arms[index].attempt()) {
+            return Selected::Arm(index);
+        }
+        let Patience::Until(deadline) = spec.patience else {
+            return Selected::None;
+        };
+        if deadline.is_some_and(|at| at.0 <= deadline::now()) {
+            return Selected::None;
+        }
+        if let Some(selected) = wait_in_all(arms, order, deadline, spec) {
+            return selected;
+        }
+    }
+}
+
+/// Who is told that the fiber was cancelled; none if nobody wants to know.
+fn tell(arms: &[&dyn Arm], on_cancel: OnCancel) -> Option<Selected> {
+    match on_cancel {
+        OnCancel::TellCaller => Some(Selected::Cancelled),
+        OnCancel::TellArm => arms.iter().position(|arm| arm.refuse()).map(Selected::Arm),
+        OnCancel::Ignore => None,
+    }
+}
+
+/// Stands in all lines, and waits; none to start over.
+fn wait_in_all(
+    arms: &[&dyn Arm],
+    order: Order,
+    deadline: Option<Deadline>,
+    spec: &SelectSpec,
+) -> Option<Selected> {
+    let waiter = Waiter::for_select();
+    // From here to the last `delist` nothing unwinds: arms call only our own
+    // code.
+    let mut entered = 0;
+    let mut standing = Standing::Linked;
+    for index in order.clone() {
+        let place = u32::try_from(index).expect("fewer arms than 2^32");
+        // SAFETY: arms and waiter stay until we have left all lines below.
+        standing = unsafe { arms[index].enlist(&waiter, place) };
+        if standing != Standing::Linked {
+            break;
+        }
+        entered += 1;
+    }
+    let outcome = match standing {
+        Standing::Done | Standing::Again => None, // claimed by ourselves
+        Standing::Linked | Standing::Lost => {
+            let soonest = arms.iter().filter_map(|arm| arm.deadline()).min();
+            let until = match (deadline, soonest) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            };
+            let mut wait_spec = WaitSpec::new(WaitReason::Select, spec.at).deadline(until);
+            if spec.on_cancel != OnCancel::Ignore {
+                wait_spec = wait_spec.cancellable();
+            }
+            Some(wait(&waiter, &wait_spec))
+        }
+    };
+    let place = waiter.place().map(|place| place as usize);
+    for index in order.take(entered) {
+        // The line of the arm at which it was woken it has left already.
+        if outcome != Some(WaitOutcome::Woken) || place != Some(index) {
+            arms[index].delist();
+        }
+    }
+    match outcome {
+        None if standing == Standing::Done => Some(Selected::Arm(place.expect("it was taken"))),
+        None => None,
+        Some(WaitOutcome::Woken) => {
+            let index = place.expect("it was woken at a place");
+            arms[index].accept().then_some(Selected::Arm(index))
+        }
+        Some(WaitOutcome::Cancelled) => tell(arms, spec.on_cancel),
+        // An arm's time has come, or ours: the next round tells.
+        Some(WaitOutcome::TimedOut) => None,
+    }
+}
+
+/// The order in which arms are tried; see the module header.
+#[derive(Clone)]
+struct Order {
+    next: usize,
+    step: usize,
+    count: usize,
+    left: usize,
+}
+
+impl Order {
+    fn new(count: usize, biased: bool) -> Self {
+        let (next, step) = if biased || count < 2 {
+            (0, 1)
+        } else {
+            let first = random(count);
+            let mut step = 1;
+            if count > 2 {
+                step = 1 + random(count - 1);
+                while !coprime(step, count) {
+                    step = 1 + random(count - 1);
+                }
+            }
+            (first, step)
+        };
+        Self {
+            next,
+            step,
+            count,
+            left: count,
+        }
+    }
+}
+
+impl Iterator for Order {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        self.left = self.left.checked_sub(1)?;
+        let index = self.next;
+        self.next += self.step;
+        if self.next >= self.count {
+            self.next -= self.count;
+        }
+        Some(index)
+    }
+}
+
+fn coprime(mut a: usize, mut b: usize) -> bool {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a == 1
+}
+
+/// A number below `bound`: from the worker's own generator, which a simulation
+/// seeds, or on a plain thread from one for all.
+fn random(bound: usize) -> usize {
+    static SEED: AtomicU64 = AtomicU64::new(0x9e37_79b9_7f4a_7c15);
+    if switch::running().is_some() {
+        // SAFETY: a fiber runs here, so this thread has a live core.
+        return unsafe { &*current::core() }.random(bound);
+    }
+    // Relaxed: any number will do.
+    let seed = SEED.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+    Rng::new(seed).below(bound)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::Order;
+
+    #[test]
+    fn every_arm_comes_once_and_each_comes_first_equally_often() {
+        for count in 1..20 {
+            let mut firsts = vec![0u32; count];
+            for _ in 0..1000 {
+                let order: Vec<usize> = Order::new(count, false).collect();
+                let mut sorted = order.clone();
+                sorted.sort_unstable();
+                assert_eq!(sorted, (0..count).collect::<Vec<_>>());
+                firsts[order[0]] += 1;
+            }
+            let fair = 1000 / count as u32;
+            assert!(firsts.iter().all(|&n| n > fair / 3), "{firsts:?}");
+        }
+        assert_eq!(Order::new(3, true).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(Order::new(0, false).next(), None);
+    }
+}
