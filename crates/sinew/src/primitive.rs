@@ -18,10 +18,6 @@ pub(crate) use std::sync::atomic::{
 use loom::sync::Mutex;
 #[cfg(loom)]
 pub(crate) use loom::sync::MutexGuard as LockGuard;
-#[cfg(not(loom))]
-use std::sync::Mutex;
-#[cfg(not(loom))]
-pub(crate) use std::sync::MutexGuard as LockGuard;
 
 /// Whether this is a model: loom's types are larger than the real ones.
 pub(crate) const MODELLED: bool = cfg!(loom);
@@ -48,40 +44,28 @@ pub(crate) fn yield_thread() {
     std::thread::yield_now();
 }
 
-/// A lock for short critical sections of the runtime's own.
-///
-/// No user code ever runs while one is held (`docs/soundness.md`), so
-/// it is held for nanoseconds and a panic cannot poison it halfway through a
-/// change: a poisoned lock is taken as if nothing had happened.
+/// The lock of `sys::lock`, in a model.
+#[cfg(loom)]
 pub(crate) struct Lock<T>(Mutex<T>);
 
+#[cfg(loom)]
 impl<T> Lock<T> {
-    #[cfg(not(loom))]
-    pub(crate) const fn new(value: T) -> Self {
-        Self(Mutex::new(value))
-    }
-
-    #[cfg(loom)]
     pub(crate) fn new(value: T) -> Self {
         Self(Mutex::new(value))
     }
 
     pub(crate) fn lock(&self) -> LockGuard<'_, T> {
-        match self.0.lock() {
-            Ok(guard) => guard,
-            Err(poisoned) => poisoned.into_inner(),
-        }
+        self.0
+            .lock()
+            .expect("no model panics under a lock and goes on")
     }
 
-    /// The value, for its only owner.
     pub(crate) fn get_mut(&mut self) -> &mut T {
-        match self.0.get_mut() {
-            Ok(value) => value,
-            Err(poisoned) => poisoned.into_inner(),
-        }
+        self.0.get_mut().expect("as above")
     }
 }
 
+#[cfg(loom)]
 impl<T> std::fmt::Debug for Lock<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Lock")

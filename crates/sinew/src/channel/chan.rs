@@ -7,8 +7,9 @@ use super::error::{RecvTimeoutError, SendTimeoutError, TryRecvError, TrySendErro
 use super::seat::{Fate, Seat};
 use super::state::{Found, Grant, State};
 use crate::fiber::WaitReason;
-use crate::primitive::{AtomicUsize, Lock, Ordering};
+use crate::primitive::{AtomicUsize, Ordering};
 use crate::sched::switch;
+use crate::sys::Lock;
 use crate::wait::node::{Node, Place, Wakes};
 use crate::wait::{Deadline, Enlisted, Operation, WaitOutcome, WaitSpec, Waiter};
 use crate::wait::{perform, point, wait};
@@ -35,6 +36,7 @@ unsafe impl<T: Send> Send for Chan<T> {}
 unsafe impl<T: Send> Sync for Chan<T> {}
 
 impl<T> Chan<T> {
+    #[inline]
     pub(crate) fn new(capacity: usize) -> Self {
         Self {
             state: Lock::new(State::new(capacity)),
@@ -98,6 +100,7 @@ impl<T> Chan<T> {
         }
     }
 
+    #[inline]
     pub(crate) fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
         self.change(|state, wakes| {
             let closed = state.closed;
@@ -120,6 +123,7 @@ impl<T> Chan<T> {
     }
 
     /// Waits for room (or a receiver).
+    #[inline]
     pub(crate) fn send(
         &self,
         message: T,
@@ -129,10 +133,17 @@ impl<T> Chan<T> {
         if point::check().is_err() {
             return Err(SendTimeoutError::Cancelled(message));
         }
-        self.send_unchecked(message, deadline, at)
+        // Most sends need not wait: so look first, without what a wait needs.
+        match self.try_send(message) {
+            Ok(()) => Ok(()),
+            Err(TrySendError::Disconnected(message)) => {
+                Err(SendTimeoutError::Disconnected(message))
+            }
+            Err(TrySendError::Full(message)) => self.send_slow(message, deadline, at),
+        }
     }
 
-    fn send_unchecked(
+    fn send_slow(
         &self,
         message: T,
         deadline: Option<Deadline>,
@@ -153,7 +164,6 @@ impl<T> Chan<T> {
     /// Waits for a message.
     #[inline]
     pub(crate) fn recv(&self, deadline: Option<Deadline>, at: At) -> Result<T, RecvTimeoutError> {
-        point::check()?;
         let spec = WaitSpec::new(WaitReason::Recv, at)
             .deadline(deadline)
             .cancellable();
@@ -189,7 +199,7 @@ impl<T> Chan<T> {
     }
 }
 
-type StateGuard<'a, T> = crate::primitive::LockGuard<'a, State<T>>;
+type StateGuard<'a, T> = crate::sys::LockGuard<'a, State<T>>;
 
 /// More handles than can exist: they would have to be leaked, one by one.
 const MAX_HANDLES: usize = usize::MAX / 2;
@@ -335,8 +345,8 @@ unsafe impl<T> Operation for Receiving<'_, T> {
         self.receive(Some((waiter, place)))
     }
 
-    fn delist(&self) {
-        self.chan.state.lock().unlink_receiver(&self.seat);
+    fn delist(&self) -> bool {
+        self.chan.state.lock().unlink_receiver(&self.seat)
     }
 
     fn accept(&self) -> Option<Self::Output> {
@@ -364,6 +374,7 @@ pub(crate) struct Sending<'a, T> {
 unsafe impl<T: Send> Send for Sending<'_, T> {}
 
 impl<'a, T> Sending<'a, T> {
+    #[inline]
     pub(crate) fn new(chan: &'a Chan<T>, message: T) -> Self {
         Self {
             seat: Seat::new(),
@@ -373,11 +384,13 @@ impl<'a, T> Sending<'a, T> {
     }
 
     /// The message, after a wait that has ended without sending it.
+    #[inline]
     fn unsent(&self) -> T {
         // SAFETY: the seat is in no line: the slot is ours.
         unsafe { (*self.slot.get()).take() }.expect("it was not sent")
     }
 
+    #[inline]
     fn give_back(&self, message: T) {
         // SAFETY: the seat is in no line: the slot is ours.
         unsafe { *self.slot.get() = Some(message) };
@@ -424,8 +437,8 @@ unsafe impl<T> Operation for Sending<'_, T> {
         Enlisted::Linked
     }
 
-    fn delist(&self) {
-        self.chan.state.lock().unlink_sender(&self.seat);
+    fn delist(&self) -> bool {
+        self.chan.state.lock().unlink_sender(&self.seat)
     }
 
     fn accept(&self) -> Option<Self::Output> {
@@ -447,6 +460,7 @@ pub(crate) struct SendPromise<'a, T> {
 }
 
 impl<'a, T> SendPromise<'a, T> {
+    #[inline]
     pub(crate) fn new(chan: &'a Chan<T>) -> Self {
         Self {
             seat: Seat::new(),
@@ -490,8 +504,8 @@ unsafe impl<'a, T> Operation for SendPromise<'a, T> {
         Enlisted::Linked
     }
 
-    fn delist(&self) {
-        self.chan.state.lock().unlink_sender(&self.seat);
+    fn delist(&self) -> bool {
+        self.chan.state.lock().unlink_sender(&self.seat)
     }
 
     fn accept(&self) -> Option<Self::Output> {
@@ -511,6 +525,7 @@ pub(crate) struct SendPermit<'a, T> {
 
 impl<T> SendPermit<'_, T> {
     /// Sends; the message comes back if nobody can receive it.
+    #[inline]
     pub(crate) fn send(mut self, message: T, at: At) -> Result<(), SendTimeoutError<T>> {
         let chan = self.chan;
         match std::mem::replace(&mut self.fate, Fate::Closed) {
@@ -521,7 +536,7 @@ impl<T> SendPermit<'_, T> {
                 match chan.change(|state, wakes| state.fill_match(number, message, wakes)) {
                     None => Ok(()),
                     // It was the future of a task, and was dropped.
-                    Some(message) => chan.send_unchecked(message, None, at),
+                    Some(message) => chan.send_slow(message, None, at),
                 }
             }
             _ => Err(SendTimeoutError::Disconnected(message)),
@@ -550,6 +565,7 @@ pub(crate) struct RecvPromise<'a, T> {
 }
 
 impl<'a, T> RecvPromise<'a, T> {
+    #[inline]
     pub(crate) fn new(chan: &'a Chan<T>, at: At) -> Self {
         Self {
             seat: Seat::new(),
@@ -614,8 +630,8 @@ unsafe impl<'a, T> Operation for RecvPromise<'a, T> {
         self.grant(Some((waiter, place)))
     }
 
-    fn delist(&self) {
-        self.chan.state.lock().unlink_receiver(&self.seat);
+    fn delist(&self) -> bool {
+        self.chan.state.lock().unlink_receiver(&self.seat)
     }
 
     fn accept(&self) -> Option<Self::Output> {
@@ -634,6 +650,7 @@ pub(crate) struct RecvPermit<'a, T> {
 }
 
 impl<T> RecvPermit<'_, T> {
+    #[inline]
     pub(crate) fn recv(mut self) -> Result<T, Disconnected> {
         match std::mem::replace(&mut self.fate, Fate::Closed) {
             Fate::Promised => Ok(self.chan.change(State::take_promised)),
@@ -658,6 +675,7 @@ pub(crate) struct Readiness<'a, T> {
 }
 
 impl<'a, T> Readiness<'a, T> {
+    #[inline]
     pub(crate) fn new(chan: &'a Chan<T>, receiving: bool) -> Self {
         Self {
             node: Node::new(),
@@ -698,10 +716,10 @@ unsafe impl<T> Operation for Readiness<'_, T> {
         Enlisted::Linked
     }
 
-    fn delist(&self) {
+    fn delist(&self) -> bool {
         let mut state = self.chan.state.lock();
         // SAFETY: linked only by `enlist`, into this list.
-        unsafe { state.watchers(self.receiving).remove(&self.node) };
+        unsafe { state.watchers(self.receiving).remove(&self.node) }
     }
 
     fn accept(&self) -> Option<()> {

@@ -50,6 +50,7 @@ unsafe impl<T> Place for Seat<T> {
 }
 
 impl<T> Seat<T> {
+    #[inline]
     pub(super) fn new() -> Self {
         Self {
             node: Node::new(),
@@ -61,10 +62,12 @@ impl<T> Seat<T> {
     }
 
     /// Where the message goes; null to wait for a promise.
+    #[inline]
     pub(super) fn set_slot(&self, slot: *mut Option<T>) {
         self.slot.set(slot);
     }
 
+    #[inline]
     pub(super) fn has_slot(&self) -> bool {
         !self.slot.get().is_null()
     }
@@ -75,6 +78,7 @@ impl<T> Seat<T> {
     ///
     /// There is a slot, and the caller is the one that may touch it: it holds
     /// the lock and the seat is linked, or was claimed by the caller.
+    #[inline]
     pub(super) unsafe fn put(&self, message: T) {
         debug_assert!(self.has_slot());
         // SAFETY: the caller's promise.
@@ -87,6 +91,7 @@ impl<T> Seat<T> {
     /// # Safety
     ///
     /// As for [`put`](Self::put); and it is a sender's.
+    #[inline]
     pub(super) unsafe fn take(&self) -> T {
         debug_assert!(self.has_slot());
         self.fate.set(Fate::Passed);

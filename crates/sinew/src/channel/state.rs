@@ -13,9 +13,9 @@
 //! | send        | a slot of the buffer (`slots_promised`)   | a receiver, set apart in `reserved`         |
 //! | receive     | a message in the buffer (`out_promised`)  | the same: the buffer holds only such ones   |
 //!
-//! A receiver that is set apart does not leave: a fiber or thread is claimed and
-//! notified only when the message comes; one that finds a select that wants to
-//! send waits for it without a deadline (for as long as that select takes to
+//! A receiver that is set apart does not leave: a fiber or thread is notified
+//! when the message comes, and cannot give up before; one that finds a select
+//! that wants to send waits for it without a deadline (for as long as that select takes to
 //! evaluate one expression). Only the future of a task can be dropped meanwhile;
 //! then the select, whose partner it was, sends as a plain `send` does.
 //!
@@ -103,6 +103,7 @@ impl<T> State<T> {
         self.buffer.len() - self.out_promised
     }
 
+    #[inline]
     fn has_room(&self) -> bool {
         self.buffer.len() + self.slots_promised < self.capacity
     }
@@ -125,6 +126,7 @@ impl<T> State<T> {
 
     /// Claims the oldest of `line` that is not of the waiter `me` and, if asked
     /// for, has a slot.
+    #[inline]
     fn claim(
         line: &mut WaitList<Seat<T>>,
         me: Option<&Waiter>,
@@ -149,6 +151,7 @@ impl<T> State<T> {
     }
 
     /// Hands a message to the oldest receiver that waits, or gives it back.
+    #[inline]
     fn hand_over(&mut self, message: T, me: Option<&Waiter>, wakes: &mut Wakes) -> Option<T> {
         let Some((seat, wakeup)) = Self::claim(&mut self.receivers, me, false) else {
             return Some(message);
@@ -162,6 +165,7 @@ impl<T> State<T> {
     }
 
     /// Gives a claimed receiver its message.
+    #[inline]
     fn give(&mut self, seat: &Seat<T>, message: T) {
         if seat.has_slot() {
             // SAFETY: claimed by the caller, who holds the lock.
@@ -191,6 +195,7 @@ impl<T> State<T> {
     }
 
     /// Sends if that needs no waiting; else the message comes back.
+    #[inline]
     pub(super) fn try_send(&mut self, message: T, wakes: &mut Wakes) -> Result<(), T> {
         if self.closed {
             return Err(message);
@@ -210,6 +215,7 @@ impl<T> State<T> {
     ///
     /// `matching` says whether the caller can wait for a select that will send;
     /// `me` is a select that must not deal with itself.
+    #[inline]
     pub(super) fn take(
         &mut self,
         matching: bool,
@@ -246,6 +252,7 @@ impl<T> State<T> {
     }
 
     /// There may be room: senders that wait come in (invariant 2).
+    #[inline]
     fn admit(&mut self, wakes: &mut Wakes) {
         while self.has_room() {
             let Some((seat, wakeup)) = self.senders.claim_front() else {
@@ -272,6 +279,7 @@ impl<T> State<T> {
     /// # Safety
     ///
     /// Its node belongs to a waiter; both stay until it is unlinked.
+    #[inline]
     pub(super) unsafe fn link_receiver(&mut self, seat: &Seat<T>, wakes: &mut Wakes) {
         seat.set_fate(Fate::Waits);
         // SAFETY: the caller's promise.
@@ -286,6 +294,7 @@ impl<T> State<T> {
     /// # Safety
     ///
     /// As for [`link_receiver`](Self::link_receiver).
+    #[inline]
     pub(super) unsafe fn link_sender(&mut self, seat: &Seat<T>, wakes: &mut Wakes) {
         seat.set_fate(Fate::Waits);
         // SAFETY: the caller's promise.
@@ -307,8 +316,13 @@ impl<T> State<T> {
         unsafe { self.reserved.push_back(seat) };
     }
 
-    /// Takes a receiver out of its line, if it is in one.
-    pub(super) fn unlink_receiver(&mut self, seat: &Seat<T>) {
+    /// Takes a receiver out of its line; false if it is in none, or set apart
+    /// and not a task's: then its message is being made.
+    pub(super) fn unlink_receiver(&mut self, seat: &Seat<T>) -> bool {
+        // SAFETY: set apart, it is linked.
+        if seat.reserved() != 0 && !unsafe { seat.node().waiter() }.is_task() {
+            return false;
+        }
         let line = if seat.reserved() == 0 {
             &mut self.receivers
         } else {
@@ -316,13 +330,15 @@ impl<T> State<T> {
         };
         // SAFETY: it is linked only by this file, in the line that `reserved`
         // tells.
-        unsafe { line.remove(seat) };
+        let linked = unsafe { line.remove(seat) };
         seat.reserve(0);
+        linked
     }
 
-    pub(super) fn unlink_sender(&mut self, seat: &Seat<T>) {
+    /// Takes a sender out of its line; false if it is in none.
+    pub(super) fn unlink_sender(&mut self, seat: &Seat<T>) -> bool {
         // SAFETY: linked only by `link_sender`.
-        unsafe { self.senders.remove(seat) };
+        unsafe { self.senders.remove(seat) }
     }
 
     /// Promises a select that it can send, if that needs no waiting; `me` and
@@ -354,11 +370,12 @@ impl<T> State<T> {
             let seat = unsafe { seat.as_ref() };
             // SAFETY: as above.
             unsafe { self.receivers.remove(seat) };
-            // A fiber or thread is claimed now, and notified when the message
-            // comes; a task could not be, for it may look meanwhile.
+            // A wait with one place stays as it is: while it is set apart it
+            // cannot give up (`unlink_receiver`). A select must be claimed, or
+            // another arm might be chosen.
             //
             // SAFETY: it was linked, and we hold the lock.
-            let stays = unsafe { seat.node().waiter() }.is_task()
+            let stays = unsafe { seat.node().waiter() }.is_single()
                 || unsafe { seat.node().claim() }.is_some();
             if stays {
                 self.matches += 1;
@@ -461,12 +478,13 @@ impl<T> State<T> {
         seat.reserve(0);
         // SAFETY: linked until now, and we hold the lock.
         let waiter = unsafe { seat.node().waiter() };
-        // Claimed when it was set apart, unless it is a task's or waits for
-        // nothing else: then nobody else can claim it.
-        // SAFETY: as above.
-        let wakeup = unsafe { seat.node().claim() }
-            .or_else(|| waiter.early_wakeup())
-            .expect("the wait of a task is claimed under the lock");
+        let wakeup = if waiter.is_single() {
+            // SAFETY: as above.
+            unsafe { seat.node().claim() }
+        } else {
+            waiter.early_wakeup() // claimed when it was set apart
+        };
+        let wakeup = wakeup.expect("nobody else could claim it");
         // SAFETY: the claim is ours, and was not fired.
         unsafe { wakes.add(seat.node(), wakeup) };
         Some(found)

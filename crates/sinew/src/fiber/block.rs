@@ -25,9 +25,10 @@
 use super::priority::Priority;
 use super::reason::WaitReason;
 use super::slot::{Slot, SlotTable};
-use super::state::{State, Wake};
-use crate::primitive::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Lock, MODELLED, Ordering};
+use super::state::{Heard, State, Wake};
+use crate::primitive::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, MODELLED, Ordering};
 use crate::stack::{Stack, StackClass};
+use crate::sys::Lock;
 use crate::util::list::List;
 use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
@@ -111,6 +112,7 @@ struct Head {
     claimed: AtomicBool,
     has_context: Cell<bool>,
     entry_merged: Cell<bool>,
+    heard: Heard,
     timer_armed: Cell<bool>,
     no_suspend: Cell<u16>,
     panics: Cell<u16>,
@@ -181,6 +183,7 @@ impl Block {
         head.claimed.store(birth.kind.on_pool, Ordering::Relaxed);
         head.has_context.set(false);
         head.entry_merged.set(false);
+        head.heard.reset();
         head.timer_armed.set(false);
         head.no_suspend.set(0);
         head.panics.set(0);
@@ -353,6 +356,11 @@ impl Block {
         self.head.claimed.load(Ordering::Relaxed)
     }
 
+    /// The last notification it has heard of; for the owner.
+    pub(crate) fn heard(&self) -> &Heard {
+        &self.head.heard
+    }
+
     /// Whether the reference of the queue entry was taken over by the run.
     pub(crate) fn entry_merged(&self) -> bool {
         self.head.entry_merged.get()
@@ -520,6 +528,7 @@ impl Block {
                 claimed: AtomicBool::new(false),
                 has_context: Cell::new(false),
                 entry_merged: Cell::new(false),
+                heard: Heard::new(),
                 timer_armed: Cell::new(false),
                 no_suspend: Cell::new(0),
                 panics: Cell::new(0),

@@ -26,7 +26,8 @@
 //! counted as a searcher at that moment, and learns so from
 //! [`Idle::leave_sleep`].
 
-use crate::primitive::{AtomicUsize, Lock, Ordering, fence};
+use crate::primitive::{AtomicUsize, Ordering, fence};
+use crate::sys::Lock;
 
 const SEARCHER: usize = 1;
 const SLEEPER: usize = 1 << 32;

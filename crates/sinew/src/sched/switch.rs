@@ -40,8 +40,18 @@ pub(crate) fn running() -> Option<NonNull<Block>> {
 /// Where waiting is not allowed: inside `no_suspend`, and in a forked child.
 #[inline]
 pub(crate) fn about_to_wait() -> Option<NonNull<Block>> {
+    checked(running())
+}
+
+/// The same for who has asked [`running`] already.
+///
+/// # Panics
+///
+/// As [`about_to_wait`].
+#[inline]
+pub(crate) fn checked(running: Option<NonNull<Block>>) -> Option<NonNull<Block>> {
     process::assert_not_forked();
-    let block = running()?;
+    let block = running?;
     // SAFETY: the running fiber is alive.
     if unsafe { block.as_ref() }.no_suspend().get() > 0 {
         refuse();

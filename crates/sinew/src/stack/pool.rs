@@ -19,7 +19,8 @@ use super::guard::{GuardChoice, GuardKind, Guards};
 use super::handle::Stack;
 use super::no_stack::NoStack;
 use super::shelves::{Picked, Shelves};
-use crate::primitive::{self, Lock};
+use crate::primitive;
+use crate::sys::Lock;
 use crate::sys::map::{Span, page_size};
 
 /// The most stacks handed over at a time.

@@ -1,28 +1,27 @@
 //! A place where a number of fibers wait for each other.
 //!
 //! The line holds those who have arrived. Who finds that only it is missing takes
-//! all of them out, marks them as released and is the leader; the barrier is then
-//! as new, so that the next generation may gather while the former one is still
-//! waking up. Who gives up leaves the line under its lock and was never counted.
+//! all of them out, wakes them and is the leader; the barrier is then as new, so
+//! that the next generation may gather while the former one is still waking up.
 //!
-//! To time out and to be released may happen at once. What counts is the line:
-//! who was in it when the last one came is released, and says so even if its time
-//! was over by then.
+//! To time out and to be released may happen at once. What counts is the line: a
+//! wait gives up by leaving it, under its lock, and was then never counted; who
+//! was in it when the last one came is released, even if its time was over.
 //!
 //! Invariant 1 (count): `waiting` is the length of the line, and smaller than
 //! `size`.
 //! Invariant 2 (all or nobody): a generation is released under one hold of the
-//! lock: `size` - 1 places are marked, and the one who came last leads.
+//! lock: the `size` - 1 waits in line are ended, and the one who came last leads.
 
 use super::error::TimedOut;
 use crate::error::Cancelled;
 use crate::fiber::WaitReason;
-use crate::primitive::{Lock, const_fn};
+use crate::primitive::const_fn;
+use crate::sys::Lock;
 use crate::time::Instant;
-use crate::wait::node::{Node, Place, WaitList, Wakes};
+use crate::wait::node::{Node, WaitList, Wakes};
 use crate::wait::{Deadline, Enlisted, Operation, Pending, WaitOutcome, WaitSpec, Waiter};
 use crate::wait::{perform, point};
-use std::cell::Cell;
 use std::fmt;
 use std::panic::Location;
 use std::time::Duration;
@@ -57,22 +56,7 @@ pub struct Barrier {
 
 struct Line {
     waiting: usize,
-    places: WaitList<Waiting>,
-}
-
-/// One place in the line.
-#[repr(C)]
-struct Waiting {
-    node: Node,
-    /// Set under the lock by who came last.
-    released: Cell<bool>,
-}
-
-// SAFETY: `repr(C)`, and the node is first.
-unsafe impl Place for Waiting {
-    fn node(&self) -> &Node {
-        &self.node
-    }
+    nodes: WaitList<Node>,
 }
 
 impl Barrier {
@@ -83,7 +67,7 @@ impl Barrier {
                 size: if n == 0 { 1 } else { n },
                 line: Lock::new(Line {
                     waiting: 0,
-                    places: WaitList::new(),
+                    nodes: WaitList::new(),
                 }),
             }
         }
@@ -162,20 +146,12 @@ impl Barrier {
         if self.size == 1 {
             return Ok(BarrierWaitResult(true));
         }
-        let operation = self.operation();
-        match perform(&operation, spec) {
-            // In the line when the last one came: released, if only just.
-            Err(_) if operation.place.released.get() => Ok(BarrierWaitResult(false)),
-            outcome => outcome,
-        }
+        perform(&self.operation(), spec)
     }
 
     fn operation(&self) -> Arrival<'_> {
         Arrival {
-            place: Waiting {
-                node: Node::new(),
-                released: Cell::new(false),
-            },
+            node: Node::new(),
             barrier: self,
         }
     }
@@ -186,17 +162,7 @@ impl Barrier {
         if line.waiting + 1 < self.size {
             return false;
         }
-        while let Some(place) = line.places.pop_front() {
-            // SAFETY: it was linked, and we hold the lock: if it has given up, it
-            // comes for this lock before it goes.
-            let place = unsafe { place.as_ref() };
-            place.released.set(true);
-            // SAFETY: as above.
-            if let Some(wakeup) = unsafe { place.node.claim() } {
-                // SAFETY: claimed just now, under the lock.
-                unsafe { wakes.add(&place.node, wakeup) };
-            }
-        }
+        line.nodes.claim_all(wakes);
         line.waiting = 0;
         true
     }
@@ -229,11 +195,11 @@ impl fmt::Debug for BarrierWaitResult {
 
 /// One wait at a barrier.
 struct Arrival<'a> {
-    place: Waiting,
+    node: Node,
     barrier: &'a Barrier,
 }
 
-// SAFETY: the one place is linked only into the barrier's line, whose lock
+// SAFETY: the one node is linked only into the barrier's line, whose lock
 // `complete` has while it claims, and `delist` takes.
 unsafe impl Operation for Arrival<'_> {
     type Output = BarrierWaitResult;
@@ -255,9 +221,9 @@ unsafe impl Operation for Arrival<'_> {
             // have claimed the waiter.
             let mut line = self.barrier.line.lock();
             if !self.barrier.complete(&mut line, &mut wakes) {
-                self.place.node.belongs_to(waiter, place);
+                self.node.belongs_to(waiter, place);
                 // SAFETY: the caller's promise.
-                unsafe { line.places.push_back(&self.place) };
+                unsafe { line.nodes.push_back(&self.node) };
                 line.waiting += 1;
                 return Enlisted::Linked;
             }
@@ -266,12 +232,14 @@ unsafe impl Operation for Arrival<'_> {
         Enlisted::Done(BarrierWaitResult(true))
     }
 
-    fn delist(&self) {
+    fn delist(&self) -> bool {
         let mut line = self.barrier.line.lock();
         // SAFETY: linked only by `enlist`, into this list.
-        if unsafe { line.places.remove(&self.place) } {
+        let linked = unsafe { line.nodes.remove(&self.node) };
+        if linked {
             line.waiting -= 1;
         }
+        linked
     }
 
     fn accept(&self) -> Option<BarrierWaitResult> {

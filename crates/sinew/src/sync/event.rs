@@ -7,7 +7,8 @@
 use super::error::WaitTimeoutError;
 use crate::error::Cancelled;
 use crate::fiber::WaitReason;
-use crate::primitive::{AtomicBool, Lock, Ordering, const_fn};
+use crate::primitive::{AtomicBool, Ordering, const_fn};
+use crate::sys::Lock;
 use crate::time::Instant;
 use crate::wait::node::{Node, Place, WaitList, Wakes};
 use crate::wait::{Deadline, Enlisted, Operation, Pending, WaitOutcome, WaitSpec, Waiter};
@@ -212,9 +213,9 @@ unsafe impl Operation for EventWait<'_> {
         Enlisted::Linked
     }
 
-    fn delist(&self) {
+    fn delist(&self) -> bool {
         // SAFETY: linked only by `enlist`, into this list.
-        unsafe { self.event.line.lock().remove(&self.node) };
+        unsafe { self.event.line.lock().remove(&self.node) }
     }
 
     fn accept(&self) -> Option<()> {

@@ -3,26 +3,35 @@
 mod barrier;
 mod error;
 mod event;
+mod futex;
+mod future;
 mod lazy_lock;
+mod linger;
 mod notify;
 mod once;
 mod once_lock;
+mod promise;
 mod rwlock;
 mod rwlock_guard;
 mod semaphore;
+mod sequencer;
 mod wait_group;
 
 pub use barrier::{Barrier, BarrierWaitResult};
 pub use error::{TimedOut, TryLockError, WaitTimeoutError};
 pub use event::Event;
+pub use futex::{Futex, FutexError, FutexTimeoutError};
+pub use future::{Future, WaitFutureError, WaitFutureTimeoutError};
 pub use lazy_lock::LazyLock;
 pub use notify::Notify;
 pub use once::{Once, OnceState};
 pub use once_lock::OnceLock;
+pub use promise::{Broken, Promise, promise};
 pub use rwlock::RwLock;
 pub use rwlock_guard::{RwLockReadGuard, RwLockWriteGuard};
 pub use semaphore::{
     AcquireError, AcquireTimeoutError, OwnedSemaphorePermit, Semaphore, SemaphorePermit,
     TryAcquireError,
 };
+pub use sequencer::{Sequencer, SequencerToken};
 pub use wait_group::WaitGroup;

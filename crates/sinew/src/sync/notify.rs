@@ -25,7 +25,8 @@
 use super::error::WaitTimeoutError;
 use crate::error::Cancelled;
 use crate::fiber::WaitReason;
-use crate::primitive::{AtomicU32, Lock, Ordering, const_fn};
+use crate::primitive::{AtomicU32, Ordering, const_fn};
+use crate::sys::Lock;
 use crate::time::Instant;
 use crate::wait::node::{Node, Place, WaitList, Wakes};
 use crate::wait::{Deadline, Enlisted, Operation, Pending, WaitOutcome, WaitSpec, Waiter};
@@ -383,11 +384,12 @@ unsafe impl Operation for NotifyWait<'_> {
         Enlisted::Linked
     }
 
-    fn delist(&self) {
+    fn delist(&self) -> bool {
         let mut line = self.notify.line.lock();
         // SAFETY: linked only by `enlist`, into this list.
-        unsafe { line.remove(&self.place) };
+        let linked = unsafe { line.remove(&self.place) };
         self.notify.line_may_be_empty(&line);
+        linked
     }
 
     fn accept(&self) -> Option<()> {

@@ -25,7 +25,8 @@
 use super::error::TimedOut;
 use crate::error::Cancelled;
 use crate::fiber::WaitReason;
-use crate::primitive::{AtomicU32, Lock, Ordering, const_fn};
+use crate::primitive::{AtomicU32, Ordering, const_fn};
+use crate::sys::Lock;
 use crate::time::Instant;
 use crate::wait::node::{Node, WaitList, Wakes};
 use crate::wait::{Deadline, Enlisted, Operation, Pending, WaitOutcome, WaitSpec, Waiter};
@@ -459,9 +460,9 @@ unsafe impl<'a> Operation for Call<'a> {
         Enlisted::Linked
     }
 
-    fn delist(&self) {
+    fn delist(&self) -> bool {
         // SAFETY: linked only by `enlist`, into this list.
-        unsafe { self.once.lines.lock().callers.remove(&self.node) };
+        unsafe { self.once.lines.lock().callers.remove(&self.node) }
     }
 
     fn accept(&self) -> Option<Self::Output> {
@@ -509,10 +510,10 @@ unsafe impl Operation for Watch<'_> {
         Enlisted::Linked
     }
 
-    fn delist(&self) {
+    fn delist(&self) -> bool {
         // WAITERS may stay: it costs one look at empty lines, once.
         // SAFETY: linked only by `enlist`, into this list.
-        unsafe { self.once.lines.lock().watchers.remove(&self.node) };
+        unsafe { self.once.lines.lock().watchers.remove(&self.node) }
     }
 
     fn accept(&self) -> Option<()> {

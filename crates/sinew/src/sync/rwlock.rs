@@ -18,7 +18,9 @@
 //!
 //! The lock is handed over: who serves changes the word for those whose wait it
 //! ends, under the lock of the line, so that nobody gets in between and a waiter
-//! that was woken never has to look again.
+//! that was woken never has to look again. So that a line that has once formed
+//! goes away again, who comes holds back a little before it stands in it (see
+//! `sync::linger`); it counts as waiting from then on.
 //!
 //! Only the owner of a share of the lock takes it off the word. A reader does so
 //! without the lock of the line; the last one, if it sees `WAITERS`, comes to
@@ -35,10 +37,12 @@
 //! lock of the line.
 
 use super::error::{TimedOut, TryLockError};
+use super::linger::linger;
 use super::rwlock_guard::{RwLockReadGuard, RwLockWriteGuard};
 use crate::error::Cancelled;
 use crate::fiber::WaitReason;
-use crate::primitive::{AtomicUsize, Lock, Ordering, const_fn};
+use crate::primitive::{AtomicUsize, Ordering, const_fn};
+use crate::sys::Lock;
 use crate::time::Instant;
 use crate::wait::node::{Node, Place, WaitList, Wakes};
 use crate::wait::{Deadline, Enlisted, Operation, Pending, WaitOutcome, WaitSpec, Waiter};
@@ -391,7 +395,7 @@ impl Raw {
         let mut now = self.word.load(Ordering::Relaxed);
         while now & (WAITERS | TOO_MANY) == 0 && fits(share, now) {
             // Acquire: what the former holders did comes before; pairs with the
-            // Release in `give_read`, `give_write`, `change` and `downgrade`.
+            // Release in `give_read`, `give_write`, `downgrade` and `serve`.
             match self.word.compare_exchange_weak(
                 now,
                 now + share,
@@ -450,6 +454,9 @@ impl Raw {
             self.word.load(Ordering::Relaxed) & TOO_MANY == 0,
             "too many readers"
         );
+        if linger(|| self.try_take(share)) {
+            return Ok(());
+        }
         perform(&Share::new(self, share), spec)
     }
 
@@ -457,7 +464,7 @@ impl Raw {
     #[inline]
     pub(super) fn give_read(&self) {
         // Release: the next writer comes after what we read; pairs with
-        // `try_take` and `serve_and`.
+        // `try_take` and `serve`.
         let before = self.word.fetch_sub(READER, Ordering::Release);
         if before == READER | WAITERS {
             self.serve_and(0);
@@ -590,17 +597,20 @@ unsafe impl Operation for Share<'_> {
         Enlisted::Linked
     }
 
-    fn delist(&self) {
+    fn delist(&self) -> bool {
         let mut wakes = Wakes::new();
-        {
+        let linked = {
             let mut line = self.raw.line.lock();
             // SAFETY: linked only by `enlist`, into this list.
-            if unsafe { line.remove(&self.place) } {
+            let linked = unsafe { line.remove(&self.place) };
+            if linked {
                 // It may have been a writer with readers behind it.
                 self.raw.serve(&mut line, 0, &mut wakes);
             }
-        }
+            linked
+        };
         wakes.fire();
+        linked
     }
 
     fn accept(&self) -> Option<()> {

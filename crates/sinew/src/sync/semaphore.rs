@@ -20,7 +20,8 @@
 use super::error::TimedOut;
 use crate::error::Cancelled;
 use crate::fiber::WaitReason;
-use crate::primitive::{AtomicUsize, Lock, Ordering, const_fn};
+use crate::primitive::{AtomicUsize, Ordering, const_fn};
+use crate::sys::Lock;
 use crate::time::Instant;
 use crate::wait::node::{Node, Place, WaitList, Wakes};
 use crate::wait::{Deadline, Enlisted, Operation, Pending, WaitOutcome, WaitSpec, Waiter};
@@ -585,17 +586,20 @@ unsafe impl<S: Deref<Target = Semaphore>> Operation for Acquire<S> {
         Enlisted::Linked
     }
 
-    fn delist(&self) {
+    fn delist(&self) -> bool {
         let mut wakes = Wakes::new();
-        {
+        let linked = {
             let mut line = self.semaphore.line.lock();
             // SAFETY: linked only by `enlist`, into this list.
-            if unsafe { line.remove(&self.place) } {
+            let linked = unsafe { line.remove(&self.place) };
+            if linked {
                 // It may have been the first, and the next may want less.
                 self.semaphore.serve(&mut line, &mut wakes);
             }
-        }
+            linked
+        };
         wakes.fire();
+        linked
     }
 
     fn accept(&self) -> Option<Self::Output> {

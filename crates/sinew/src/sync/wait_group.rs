@@ -11,7 +11,8 @@
 
 use crate::error::Cancelled;
 use crate::fiber::WaitReason;
-use crate::primitive::{AtomicUsize, Lock, Ordering};
+use crate::primitive::{AtomicUsize, Ordering};
+use crate::sys::Lock;
 use crate::time::Instant;
 use crate::wait::node::{Node, WaitList, Wakes};
 use crate::wait::{Deadline, Enlisted, Operation, Pending, WaitOutcome, WaitSpec, Waiter};
@@ -283,10 +284,10 @@ unsafe impl<G: Deref<Target = Group>> Operation for GroupWait<G> {
         Enlisted::Linked
     }
 
-    fn delist(&self) {
+    fn delist(&self) -> bool {
         // WAITERS may stay: it costs one look at an empty line, once.
         // SAFETY: linked only by `enlist`, into this list.
-        unsafe { self.group.line.lock().remove(&self.node) };
+        unsafe { self.group.line.lock().remove(&self.node) }
     }
 
     fn accept(&self) -> Option<()> {

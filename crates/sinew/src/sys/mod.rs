@@ -1,8 +1,8 @@
 //! The seam to the operating system: every system call the runtime makes.
 //!
 //! What a port must provide: anonymous memory with guards ([`map`]), a fault
-//! handler on an alternate stack ([`segv`]), a word to sleep on ([`futex`]),
-//! CPU affinity ([`cpu`]) and word of a fork ([`process`]). Linux is the one
+//! handler on an alternate stack ([`segv`]), a word to sleep on ([`futex`]; `lock` is made
+//! of it), CPU affinity ([`cpu`]) and word of a fork ([`process`]). Linux is the one
 //! system this was run on.
 
 #[cfg(not(target_os = "linux"))]
@@ -11,10 +11,15 @@ compile_error!("sinew runs on Linux (x86_64 and aarch64) only");
 pub(crate) mod cpu;
 #[cfg(not(loom))]
 pub(crate) mod futex;
+#[cfg(not(loom))]
+mod lock;
 pub(crate) mod log;
 pub(crate) mod map;
 pub(crate) mod process;
 pub(crate) mod segv;
 
+#[cfg(not(loom))]
+pub(crate) use lock::{Lock, LockGuard};
+
 #[cfg(loom)]
-pub(crate) use crate::primitive::futex;
+pub(crate) use crate::primitive::{Lock, LockGuard, futex};

@@ -65,6 +65,7 @@ impl List {
         }
     }
 
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.head.is_null()
     }
@@ -74,6 +75,7 @@ impl List {
     /// # Safety
     ///
     /// `node` is in no list, and stays at its address until unlinked.
+    #[inline]
     pub(crate) unsafe fn push_back(&mut self, node: NonNull<Links>) {
         // SAFETY: the caller pins the node; we hold the list (`&mut`).
         let links = unsafe { node.as_ref() };
@@ -110,11 +112,13 @@ impl List {
     }
 
     /// The oldest node.
+    #[inline]
     pub(crate) fn front(&self) -> Option<NonNull<Links>> {
         NonNull::new(self.head.cast_mut())
     }
 
     /// Takes the oldest node.
+    #[inline]
     pub(crate) fn pop_front(&mut self) -> Option<NonNull<Links>> {
         let node = NonNull::new(self.head.cast_mut())?;
         // SAFETY: the head is linked in this list, hence valid (invariant 1).
@@ -127,6 +131,7 @@ impl List {
     /// # Safety
     ///
     /// `node` is linked in this very list.
+    #[inline]
     pub(crate) unsafe fn remove(&mut self, node: NonNull<Links>) {
         // SAFETY: linked nodes are valid (invariant 1).
         let links = unsafe { node.as_ref() };

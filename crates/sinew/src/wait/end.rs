@@ -38,12 +38,15 @@ pub(crate) unsafe fn link(target: &Block, node: &Node) -> bool {
     true
 }
 
-pub(crate) fn unlink(target: &Block, node: &Node) {
+/// Takes `node` out of the list; false if it was in it no more.
+pub(crate) fn unlink(target: &Block, node: &Node) -> bool {
     let mut joiners = target.joiners().lock();
-    if node.is_linked() {
+    let linked = node.is_linked();
+    if linked {
         // SAFETY: linked by `link` into this very list.
         unsafe { joiners.remove(NonNull::from(node).cast()) };
     }
+    linked
 }
 
 /// Waits until `target` has completed.
@@ -54,17 +57,19 @@ pub(crate) fn wait_for_end(target: &Block, spec: &WaitSpec<'_>) -> WaitOutcome {
     let waiter = Waiter::for_current();
     let node = pin!(Node::new());
     node.belongs_to(&waiter, 0);
-    // SAFETY: both are in this frame, and it is unlinked below unless a waker
-    // did.
+    // SAFETY: both are in this frame; `wait` returns after a claim, or after
+    // `leave` has unlinked it.
     if !unsafe { link(target, &node) } {
         return WaitOutcome::Woken;
     }
+    let leave = || unlink(target, &node);
+    let spec = &WaitSpec {
+        leave: Some(&leave),
+        ..*spec
+    };
     let outcome = wait(&waiter, spec);
-    if outcome != WaitOutcome::Woken {
-        unlink(target, &node);
-        if spec.lend.is_some() {
-            take_priority_back(target);
-        }
+    if outcome != WaitOutcome::Woken && spec.lend.is_some() {
+        take_priority_back(target);
     }
     outcome
 }

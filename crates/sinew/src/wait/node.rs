@@ -36,6 +36,7 @@ unsafe impl Send for Node {}
 unsafe impl Sync for Node {}
 
 impl Node {
+    #[inline]
     pub(crate) const fn new() -> Self {
         Self {
             links: Links::new(),
@@ -45,6 +46,7 @@ impl Node {
     }
 
     /// Says whose place it is, before it is linked.
+    #[inline]
     pub(crate) fn belongs_to(&self, waiter: &Waiter, number: u32) {
         self.waiter.set(waiter);
         self.number.set(number);
@@ -61,6 +63,7 @@ impl Node {
     ///
     /// The node is linked (or was claimed and not yet fired), and the caller
     /// holds the list's lock.
+    #[inline]
     pub(crate) unsafe fn waiter(&self) -> &Waiter {
         // SAFETY: set when it was linked; the waiter outlives its links.
         unsafe { &*self.waiter.get() }
@@ -71,6 +74,7 @@ impl Node {
     /// # Safety
     ///
     /// As for [`waiter`](Self::waiter).
+    #[inline]
     pub(crate) unsafe fn claim(&self) -> Option<Wakeup> {
         // SAFETY: the caller's promise.
         unsafe { self.waiter() }.claim(self.number.get())
@@ -108,6 +112,7 @@ pub(crate) struct WaitList<P> {
 unsafe impl<P> Send for WaitList<P> {}
 
 impl<P: Place> WaitList<P> {
+    #[inline]
     pub(crate) const fn new() -> Self {
         Self {
             list: List::new(),
@@ -115,6 +120,7 @@ impl<P: Place> WaitList<P> {
         }
     }
 
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
@@ -131,6 +137,7 @@ impl<P: Place> WaitList<P> {
     ///
     /// It belongs to a waiter, and both stay where they are until it is
     /// unlinked.
+    #[inline]
     pub(crate) unsafe fn push_back(&mut self, place: &P) {
         // SAFETY: the caller's promise.
         unsafe { self.list.push_back(Self::links(place)) };
@@ -151,6 +158,7 @@ impl<P: Place> WaitList<P> {
     /// # Safety
     ///
     /// If it is linked, then in this very list.
+    #[inline]
     pub(crate) unsafe fn remove(&mut self, place: &P) -> bool {
         let linked = place.node().is_linked();
         if linked {
@@ -161,6 +169,7 @@ impl<P: Place> WaitList<P> {
     }
 
     /// The oldest place.
+    #[inline]
     pub(crate) fn front(&self) -> Option<&P> {
         // SAFETY: linked places are valid, and the borrow of the list keeps it
         // from being unlinked (invariant 1).
@@ -170,6 +179,7 @@ impl<P: Place> WaitList<P> {
     }
 
     /// Takes the oldest place, claimed or not.
+    #[inline]
     pub(crate) fn pop_front(&mut self) -> Option<NonNull<P>> {
         self.list.pop_front().map(NonNull::cast)
     }
@@ -178,6 +188,7 @@ impl<P: Place> WaitList<P> {
     ///
     /// The place may be used until the answer is fired; a task's only under the
     /// list's lock (invariant 2).
+    #[inline]
     pub(crate) fn claim_front(&mut self) -> Option<(NonNull<P>, Wakeup)> {
         loop {
             let place = self.pop_front()?;
@@ -197,6 +208,7 @@ impl<P: Place> WaitList<P> {
     }
 
     /// Claims all, in order, into `wakes`.
+    #[inline]
     pub(crate) fn claim_all(&mut self, wakes: &mut Wakes) {
         while let Some((place, wakeup)) = self.claim_front() {
             // SAFETY: claimed just now, under the lock.
@@ -221,15 +233,17 @@ impl<P: Place> WaitList<P> {
 pub(crate) struct Wakes {
     first: *const Node,
     last: *const Node,
-    tasks: Vec<Wakeup>,
+    /// Boxed, so that there is little to set up when there are none.
+    tasks: Option<Box<Vec<Wakeup>>>,
 }
 
 impl Wakes {
+    #[inline]
     pub(crate) fn new() -> Self {
         Self {
             first: ptr::null(),
             last: ptr::null(),
-            tasks: Vec::new(),
+            tasks: None,
         }
     }
 
@@ -239,9 +253,10 @@ impl Wakes {
     ///
     /// The claim was won by the caller, who holds the lock; `wakeup` is its
     /// answer.
+    #[inline]
     pub(crate) unsafe fn add(&mut self, node: &Node, wakeup: Wakeup) {
         if let Wakeup::Task(_) = wakeup {
-            self.tasks.push(wakeup);
+            self.tasks.get_or_insert_default().push(wakeup);
             return;
         }
         // The same whom `fire` will ask the waiter for.
@@ -260,14 +275,13 @@ impl Wakes {
 
     /// Wakes them, in order; tasks last. No lock may be held: wakers of tasks
     /// are user code.
+    #[inline]
     pub(crate) fn fire(self) {
         drop(self);
     }
-}
 
-/// Fires: so that a waker that panics does not keep the others from waking.
-impl Drop for Wakes {
-    fn drop(&mut self) {
+    #[inline]
+    fn fire_chain(&mut self) {
         let mut next = std::mem::replace(&mut self.first, ptr::null());
         // SAFETY: each node was claimed by us and is not yet fired, so it and
         // its waiter are there (invariant 2); after `fire` they are not, so the
@@ -278,11 +292,24 @@ impl Drop for Wakes {
             let wakeup = unsafe { &*node.waiter.get() }.early_wakeup();
             wakeup.expect("a task is not chained").fire();
         }
-        fire_tasks(std::mem::take(&mut self.tasks));
+    }
+}
+
+/// Fires: so that a waker that panics does not keep the others from waking.
+impl Drop for Wakes {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.first.is_null() {
+            self.fire_chain();
+        }
+        if let Some(tasks) = self.tasks.take() {
+            fire_tasks(*tasks);
+        }
     }
 }
 
 /// Wakes tasks; if a waker panics the others are woken before that goes on.
+#[cold]
 fn fire_tasks(tasks: Vec<Wakeup>) {
     struct Rest(std::vec::IntoIter<Wakeup>);
     impl Drop for Rest {

@@ -16,6 +16,7 @@
 //! ```
 
 use super::outcome::WaitOutcome;
+use super::point;
 use super::waiter::{WaitSpec, Waiter, wait};
 use crate::sched::switch;
 
@@ -60,8 +61,8 @@ pub(crate) unsafe trait Operation {
     /// claim at this place, or `delist` was called.
     unsafe fn enlist(&self, waiter: &Waiter, place: u32) -> Enlisted<Self::Output>;
 
-    /// Leaves the line, if it is still in it.
-    fn delist(&self);
+    /// Leaves the line; false if it was in it no more.
+    fn delist(&self) -> bool;
 
     /// Goes on after a waker has ended the wait at this place; none if it has
     /// to stand in line again.
@@ -75,6 +76,8 @@ pub(crate) unsafe trait Operation {
 
 /// Does `operation`, parking this fiber or thread for as long as it takes.
 ///
+/// If it is a cancellation point this also is the check on entry.
+///
 /// # Errors
 ///
 /// How the wait ended if not by being woken; then nothing was done.
@@ -83,17 +86,29 @@ pub(crate) fn perform<O: Operation>(
     operation: &O,
     spec: &WaitSpec<'_>,
 ) -> Result<O::Output, WaitOutcome> {
+    let fiber = switch::running();
+    // SAFETY: the running fiber is alive.
+    let me = fiber.map(|block| unsafe { block.as_ref() });
+    if spec.cancellable && me.is_some_and(|me| me.state().look()) {
+        let _told = point::check(); // yields, as each such answer does
+        return Err(WaitOutcome::Cancelled);
+    }
     // On a thread a waiter costs more than a look; where waiting is forbidden
     // the look is all there is.
-    if !switch::may_leave() {
+    if me.is_none_or(|me| me.no_suspend().get() > 0) {
         if let Some(output) = operation.attempt() {
             return Ok(output);
         }
     }
+    let leave = || operation.delist();
+    let spec = &WaitSpec {
+        leave: Some(&leave),
+        ..*spec
+    };
     loop {
-        let waiter = Waiter::for_current();
-        // SAFETY: both stay where they are: `wait` returns after a claim or by
-        // giving up, in which case we delist.
+        let waiter = Waiter::of(switch::checked(fiber));
+        // SAFETY: both stay where they are: `wait` returns after a claim, or
+        // after `leave` has taken the operation out of its line.
         match unsafe { operation.enlist(&waiter, 0) } {
             Enlisted::Done(output) => return Ok(output),
             Enlisted::Lost | Enlisted::Again => unreachable!("a waiter with one place"),
@@ -105,10 +120,7 @@ pub(crate) fn perform<O: Operation>(
                     return Ok(output);
                 }
             }
-            gave_up => {
-                operation.delist();
-                return Err(gave_up);
-            }
+            gave_up => return Err(gave_up),
         }
     }
 }

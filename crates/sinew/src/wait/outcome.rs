@@ -21,13 +21,24 @@ const WOKEN: u32 = 3;
 
 /// The claim-once word.
 ///
-/// A wait may stand in several lists at once, in a place of its own in each
-/// (`wait::node`); the word also says through which of them it was woken.
+/// A wait with one place in one list is decided under that list's lock, by who
+/// wakes it and by itself when it gives up: then a store is enough. A select
+/// stands in several lists; those who wake it race, and itself, by
+/// compare-and-swap. The word also says at which place it was woken.
 pub(crate) struct Claim(AtomicU32);
 
 impl Claim {
+    #[inline]
     pub(crate) fn new() -> Self {
         Self(AtomicU32::new(PENDING))
+    }
+
+    fn word(outcome: WaitOutcome) -> u32 {
+        match outcome {
+            WaitOutcome::Woken => WOKEN,
+            WaitOutcome::TimedOut => TIMED_OUT,
+            WaitOutcome::Cancelled => CANCELLED,
+        }
     }
 
     fn decide(&self, word: u32) -> bool {
@@ -46,26 +57,24 @@ impl Claim {
         self.decide(WOKEN + place)
     }
 
-    /// Ends the own wait by time or cancellation; true if nobody was first.
+    /// Ends the own wait; true if nobody was first.
     #[must_use = "if another claimed the wait, its notification must be taken"]
     pub(crate) fn give_up(&self, outcome: WaitOutcome) -> bool {
-        self.decide(match outcome {
-            WaitOutcome::Woken => WOKEN,
-            WaitOutcome::TimedOut => TIMED_OUT,
-            WaitOutcome::Cancelled => CANCELLED,
-        })
+        self.decide(Self::word(outcome))
     }
 
-    /// Decides the outcome where nobody else could: no deadline, no
-    /// cancellation, one waker.
-    pub(crate) fn settle(&self) {
+    /// Decides the outcome where nobody else can now.
+    #[inline]
+    pub(crate) fn settle(&self, outcome: WaitOutcome) {
+        debug_assert!(self.get().is_none());
         // Release: as in `decide`.
-        self.0.store(WOKEN, Ordering::Release);
+        self.0.store(Self::word(outcome), Ordering::Release);
     }
 
     /// The outcome, once it is decided.
+    #[inline]
     pub(crate) fn get(&self) -> Option<WaitOutcome> {
-        // Acquire: pairs with `decide`.
+        // Acquire: pairs with `decide` and `settle`.
         match self.0.load(Ordering::Acquire) {
             PENDING => None,
             TIMED_OUT => Some(WaitOutcome::TimedOut),
@@ -74,7 +83,7 @@ impl Claim {
         }
     }
 
-    /// Through which place the wait was woken, if it was.
+    /// At which place the wait was woken, if it was.
     pub(crate) fn place(&self) -> Option<u32> {
         // Acquire: as in `get`.
         self.0.load(Ordering::Acquire).checked_sub(WOKEN)

@@ -3,8 +3,8 @@
 use super::deadline::{self, Deadline};
 use super::outcome::{Claim, WaitOutcome};
 use crate::fiber::{Block, Intent, Priority, ThreadProxy, WaitReason, Wake};
-use crate::primitive::Lock;
 use crate::sched::{current, switch};
+use crate::sys::Lock;
 use crate::timer::TimerNode;
 use std::panic::Location;
 use std::pin::pin;
@@ -47,6 +47,7 @@ impl Wakeup {
     /// Notifies the waiter; for a task this calls its `Waker`, which is user
     /// code, so no lock may be held and we must be on a fiber's or the caller's
     /// stack.
+    #[inline]
     pub(crate) fn fire(self) {
         match self {
             // SAFETY: the fiber waits for this very notification (invariant 2),
@@ -75,8 +76,15 @@ impl Waiter {
     ///
     /// Where waiting is not allowed: see [`switch::about_to_wait`]. Here,
     /// because a wait begins with its waiter; from then on it does not unwind.
+    #[inline]
     pub(crate) fn for_current() -> Self {
-        let (target, priority) = match switch::about_to_wait() {
+        Self::of(switch::about_to_wait())
+    }
+
+    /// The same for who has asked [`switch::about_to_wait`] already.
+    #[inline]
+    pub(crate) fn of(fiber: Option<NonNull<Block>>) -> Self {
+        let (target, priority) = match fiber {
             Some(block) => {
                 // SAFETY: the running fiber is alive.
                 let priority = unsafe { block.as_ref() }.priority();
@@ -122,6 +130,7 @@ impl Waiter {
     }
 
     /// Whether it has one place only.
+    #[inline]
     pub(crate) fn is_single(&self) -> bool {
         self.single
     }
@@ -169,6 +178,7 @@ impl Waiter {
     /// Whom to wake: read before a claim, for afterwards the waiter may be gone.
     /// A task's is read after, in [`wake_task`](Self::wake_task): it cannot go
     /// while the list's lock is held (invariant 3).
+    #[inline]
     pub(crate) fn early_wakeup(&self) -> Option<Wakeup> {
         match &self.target {
             Target::Fiber(block) => Some(Wakeup::Fiber(*block)),
@@ -177,11 +187,17 @@ impl Waiter {
         }
     }
 
-    /// Ends the wait through its place with this number; the winner must fire
-    /// the answer, and may not touch the waiter after that.
+    /// Ends the wait through its place with this number, under the lock of the
+    /// list that the place is in; the winner must fire the answer, and may not
+    /// touch the waiter after that.
+    #[inline]
     pub(crate) fn claim(&self, place: u32) -> Option<Wakeup> {
         let early = self.early_wakeup();
-        if !self.claim.wake(place) {
+        if self.single {
+            // It is linked, so it has not been claimed nor given up: both are
+            // done under this lock (invariant 1).
+            self.claim.settle(WaitOutcome::Woken);
+        } else if !self.claim.wake(place) {
             // Dropping an unfired `Wakeup` that was never owed is harmless.
             return None;
         }
@@ -192,7 +208,7 @@ impl Waiter {
     /// answer, and may not touch the waiter afterwards.
     pub(crate) fn settle(&self) -> Wakeup {
         let wakeup = self.early_wakeup().expect("a task can always be dropped");
-        self.claim.settle();
+        self.claim.settle(WaitOutcome::Woken);
         wakeup
     }
 
@@ -200,14 +216,21 @@ impl Waiter {
     /// out to be there at the place with this number; false if another was
     /// first, whose notification must be awaited.
     #[must_use = "if another claimed the wait, its notification must be taken"]
+    #[inline]
     pub(crate) fn take_oneself(&self, place: u32) -> bool {
         self.single || self.claim.wake(place)
     }
 
-    /// The same for a waiter that is in a list already.
-    #[must_use = "if another claimed the wait, its notification must be taken"]
-    pub(crate) fn take_oneself_linked(&self, place: u32) -> bool {
-        self.claim.wake(place)
+    /// Gives up; false if another was first, whose notification is on the way.
+    fn give_up(&self, spec: &WaitSpec<'_>, outcome: WaitOutcome) -> bool {
+        if !self.single {
+            return self.claim.give_up(outcome);
+        }
+        let left = spec.leave.is_none_or(|leave| leave());
+        if left {
+            self.claim.settle(outcome);
+        }
+        left
     }
 
     /// Through which place the wait was woken, if it was.
@@ -215,6 +238,7 @@ impl Waiter {
         self.claim.place()
     }
 
+    #[inline]
     pub(crate) fn outcome(&self) -> Option<WaitOutcome> {
         self.claim.get()
     }
@@ -231,6 +255,9 @@ pub(crate) struct WaitSpec<'a> {
     pub(crate) lend: Option<Lend<'a>>,
     /// A token whose arrival ends the wait; it is taken.
     pub(crate) token: Option<Token>,
+    /// How a wait with one place gives up: leaves its list, under that list's
+    /// lock; false if it was in it no more. None if it is in no list.
+    pub(crate) leave: Option<&'a dyn Fn() -> bool>,
 }
 
 /// Whom a waiting fiber lends its priority to.
@@ -253,6 +280,7 @@ pub(crate) enum Token {
 
 impl<'a> WaitSpec<'a> {
     /// A plain wait; the caller sets what is different.
+    #[inline]
     pub(crate) fn new(reason: WaitReason, at: &'static Location<'static>) -> Self {
         Self {
             reason,
@@ -261,14 +289,17 @@ impl<'a> WaitSpec<'a> {
             cancellable: false,
             lend: None,
             token: None,
+            leave: None,
         }
     }
 
+    #[inline]
     pub(crate) fn deadline(mut self, deadline: Option<Deadline>) -> Self {
         self.deadline = deadline;
         self
     }
 
+    #[inline]
     pub(crate) fn cancellable(mut self) -> Self {
         self.cancellable = true;
         self
@@ -284,6 +315,11 @@ impl<'a> WaitSpec<'a> {
         self
     }
 
+    pub(crate) fn leaving_by(mut self, leave: &'a dyn Fn() -> bool) -> Self {
+        self.leave = Some(leave);
+        self
+    }
+
     pub(crate) fn until(mut self, token: Token) -> Self {
         self.token = Some(token);
         self
@@ -293,7 +329,8 @@ impl<'a> WaitSpec<'a> {
 /// Waits until `waiter` is claimed, by another or by time or cancellation.
 ///
 /// Only the fiber waits; its worker runs others. On a plain thread the thread
-/// does. The caller unlinks the waiter unless the outcome is `Woken`.
+/// does.
+#[inline]
 pub(crate) fn wait(waiter: &Waiter, spec: &WaitSpec<'_>) -> WaitOutcome {
     match &waiter.target {
         Target::Fiber(block) => {
@@ -309,42 +346,45 @@ pub(crate) fn wait(waiter: &Waiter, spec: &WaitSpec<'_>) -> WaitOutcome {
 /// # Safety
 ///
 /// `block` is the fiber that runs on this thread, and the waiter's target.
+#[inline]
 unsafe fn wait_fiber(block: NonNull<Block>, waiter: &Waiter, spec: &WaitSpec<'_>) {
+    if spec.deadline.is_some() {
+        // SAFETY: the caller's promise.
+        return unsafe { wait_fiber_timed(block, waiter, spec) };
+    }
     // SAFETY: the running fiber is alive.
     let fiber = unsafe { block.as_ref() };
-    let timer = pin!(TimerNode::new(std::ptr::from_ref(waiter).cast()));
+    while !is_over(fiber, waiter, spec) {
+        fiber.set_wait(spec.reason, spec.at);
+        // SAFETY: it runs here; no lock and no reference into the core is held.
+        unsafe { switch::leave(block, Intent::Park) };
+        fiber.clear_wait();
+    }
+}
+
+/// As [`wait_fiber`], with a deadline.
+///
+/// # Safety
+///
+/// As for [`wait_fiber`].
+unsafe fn wait_fiber_timed(block: NonNull<Block>, waiter: &Waiter, spec: &WaitSpec<'_>) {
+    // SAFETY: the running fiber is alive.
+    let fiber = unsafe { block.as_ref() };
+    let timer = pin!(TimerNode::new(block.as_ptr().cast()));
     let node = NonNull::from(&*timer);
+    let deadline = spec.deadline.expect("that is why we are here");
     let mut armed = false;
-    loop {
-        // A look before the read-modify-write: nothing has come, as a rule.
-        let mut seen = fiber.state().load();
-        if seen.parked() || seen.woken() {
-            seen = fiber.state().take_wakes();
-            if seen.notified() {
-                break; // claimed by another, and this is its notification
-            }
-        }
-        match spec.lend {
-            None => {}
-            Some(Lend::To(block)) => super::end::lend_priority(fiber, block),
-            Some(Lend::By(lend)) => lend(fiber),
-        }
-        let token_came = match spec.token {
-            Some(Token::Unpark) => seen.token() && fiber.state().take_token(),
-            Some(Token::Poll) => seen.poll() && fiber.state().take_poll(),
-            None => false,
+    while !is_over(fiber, waiter, spec) {
+        let due = if armed {
+            !timer.is_armed() // it has fired
+        } else {
+            deadline.0 <= deadline::now()
         };
-        if token_came && waiter.claim.give_up(WaitOutcome::Woken) {
-            break; // else the timer was first: its notification is on the way
-        }
-        if spec.cancellable && fiber.state().look() && waiter.claim.give_up(WaitOutcome::Cancelled)
-        {
-            break;
-        }
-        if let (Some(deadline), false) = (spec.deadline, armed) {
-            if deadline.0 <= deadline::now() && waiter.claim.give_up(WaitOutcome::TimedOut) {
+        if due {
+            if waiter.give_up(spec, WaitOutcome::TimedOut) {
                 break;
-            }
+            } // else claimed: its notification is on the way
+        } else if !armed {
             // SAFETY: a fiber runs here, so this thread has a live core. The
             // node stays pinned in this frame until it fired or is cancelled
             // below, on this same worker: `timer_armed` keeps the fiber here.
@@ -366,6 +406,27 @@ unsafe fn wait_fiber(block: NonNull<Block>, waiter: &Waiter, spec: &WaitSpec<'_>
     }
 }
 
+/// Takes the wakes that came, and says whether the wait has ended.
+#[inline]
+fn is_over(fiber: &Block, waiter: &Waiter, spec: &WaitSpec<'_>) -> bool {
+    let wakes = fiber.state().take_wakes(fiber.heard());
+    if wakes.notified {
+        return true; // claimed by another, and this is its notification
+    }
+    match spec.lend {
+        None => {}
+        Some(Lend::To(block)) => super::end::lend_priority(fiber, block),
+        Some(Lend::By(lend)) => lend(fiber),
+    }
+    let token_came = match spec.token {
+        Some(Token::Unpark) => wakes.seen.token() && fiber.state().take_token(),
+        Some(Token::Poll) => wakes.seen.poll() && fiber.state().take_poll(),
+        None => false,
+    };
+    token_came && waiter.give_up(spec, WaitOutcome::Woken)
+        || spec.cancellable && wakes.seen.look() && waiter.give_up(spec, WaitOutcome::Cancelled)
+}
+
 fn wait_thread(proxy: &ThreadProxy, waiter: &Waiter, spec: &WaitSpec<'_>) {
     let mut deadline = spec.deadline;
     while !proxy.take_wakes() {
@@ -374,11 +435,11 @@ fn wait_thread(proxy: &ThreadProxy, waiter: &Waiter, spec: &WaitSpec<'_>) {
             Some(Token::Poll) => proxy.take_poll(),
             None => false,
         };
-        if token_came && waiter.claim.give_up(WaitOutcome::Woken) {
+        if token_came && waiter.give_up(spec, WaitOutcome::Woken) {
             return;
         }
         if deadline.is_some_and(|at| at.0 <= deadline::now()) {
-            if waiter.claim.give_up(WaitOutcome::TimedOut) {
+            if waiter.give_up(spec, WaitOutcome::TimedOut) {
                 return;
             }
             deadline = None; // claimed: its notification is on the way
@@ -387,17 +448,17 @@ fn wait_thread(proxy: &ThreadProxy, waiter: &Waiter, spec: &WaitSpec<'_>) {
     }
 }
 
-/// A timer has fired: ends the wait it belongs to, if that is still open.
+/// A timer has fired: its fiber looks again, and sees that.
 ///
 /// # Safety
 ///
 /// `node` was just returned by the wheel of this thread's worker.
 pub(crate) unsafe fn timer_fired(node: NonNull<TimerNode>) {
-    // SAFETY: the node and the waiter are in a frame of a fiber of this worker,
-    // which does not run while we do.
-    let waiter = unsafe { &*node.as_ref().owner().cast::<Waiter>() };
-    let wakeup = waiter.early_wakeup();
-    if waiter.claim.give_up(WaitOutcome::TimedOut) {
-        wakeup.expect("a timer is a fiber's").fire();
+    // SAFETY: the node is in a frame of a fiber of this worker, which does not
+    // run while we do; its owner is that fiber.
+    unsafe {
+        let fiber = node.as_ref().owner().cast::<Block>();
+        let wake = (*fiber).state().nudge();
+        (*fiber).follow(wake);
     }
 }

@@ -218,7 +218,7 @@ fn resume(core: &Core, block: NonNull<Block>) {
     match result {
         CoroutineResult::Return(()) => finish(core, block),
         CoroutineResult::Yield(Intent::Yield) => core.requeue(block),
-        CoroutineResult::Yield(Intent::Park) => match fiber.state().commit_park() {
+        CoroutineResult::Yield(Intent::Park) => match fiber.state().commit_park(fiber.heard()) {
             Park::Asleep => bump(&remote.counters.parked, 1),
             Park::Awake => core.requeue(block),
         },

@@ -88,17 +88,16 @@ pub(crate) fn drain(
         fence(Ordering::SeqCst);
         let mut timed_out = false;
         let done = alive(shared, whom) == 0;
-        if done {
-            // Nobody needs to wake us, but somebody may be about to.
-            if waiter.take_oneself_linked(0) {
-                unlink(shared, &node);
-                return true;
-            }
+        // Nobody needs to wake us, but somebody may be about to.
+        if done && unlink(shared, &node) {
+            return true;
         }
-        let spec = WaitSpec::new(WaitReason::Shutdown, at).deadline(deadline);
+        let leave = || unlink(shared, &node);
+        let spec = WaitSpec::new(WaitReason::Shutdown, at)
+            .deadline(deadline)
+            .leaving_by(&leave);
         if wait(&waiter, &spec) == WaitOutcome::TimedOut {
             timed_out = true;
-            unlink(shared, &node);
         }
         if done || timed_out {
             return done || alive(shared, whom) == 0;
@@ -106,12 +105,15 @@ pub(crate) fn drain(
     }
 }
 
-fn unlink(shared: &Shared, node: &Node) {
+/// False if it was unlinked already.
+fn unlink(shared: &Shared, node: &Node) -> bool {
     let mut drainers = shared.drainers.lock();
-    if node.is_linked() {
+    let linked = node.is_linked();
+    if linked {
         // SAFETY: linked into this very list by `drain`.
         unsafe { drainers.remove(NonNull::from(node).cast()) };
     }
+    linked
 }
 
 /// Wakes those who wait for fibers to end, to count again.

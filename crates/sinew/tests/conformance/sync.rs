@@ -4,6 +4,8 @@
 #[path = "../harness/poll.rs"]
 mod poll;
 
+mod channels;
+mod locks;
 mod operations;
 
 use crate::harness::{runtime, wait_until, watch};
@@ -143,11 +145,7 @@ fn a_parked_fiber_says_where_and_that_it_waits() {
         let operation = (case.make)(1);
         let waiter = parked(runtime, &operation, How::Plain);
         let at = waiter.fiber().waits_at().unwrap();
-        assert!(
-            at.file().ends_with("operations.rs"),
-            "{}: {at}",
-            case.name
-        );
+        assert!(at.file().ends_with("operations.rs"), "{}: {at}", case.name);
         operation.release();
         assert_eq!(waiter.join().unwrap(), Ok(()), "{}", case.name);
     });

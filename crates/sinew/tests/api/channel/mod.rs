@@ -15,6 +15,7 @@ mod ready;
 mod select;
 mod select_macro;
 mod timers;
+mod waits;
 mod watch;
 mod zero;
 

@@ -247,8 +247,7 @@ fn a_cancelled_ticket_is_passed_on_waiting_or_served() {
         let mutex = Arc::new(FairMutex::new(()));
         let guard = mutex.lock();
         let theirs = mutex.clone();
-        let cancelled =
-            spawn_parked(move || theirs.ticket().lock_or_cancelled().map(|_| ()));
+        let cancelled = spawn_parked(move || theirs.ticket().lock_or_cancelled().map(|_| ()));
         let theirs = mutex.clone();
         let waiter = spawn_parked(move || drop(theirs.lock()));
         cancelled.cancel();
@@ -292,9 +291,8 @@ fn cancelled_and_late_waiters_do_not_change_the_order_of_the_rest() {
             }
         }
         wait_until(|| {
-            let ended = |(i, waiter): (usize, &sinew::JoinHandle<()>)| {
-                i % 3 == 0 || waiter.is_finished()
-            };
+            let ended =
+                |(i, waiter): (usize, &sinew::JoinHandle<()>)| i % 3 == 0 || waiter.is_finished();
             waiters.iter().enumerate().all(ended)
         });
         drop(guard);

@@ -290,7 +290,9 @@ fn a_lock_gives_its_value_back_and_drops_it_once() {
     let drops = Arc::new(AtomicUsize::new(0));
     let spy = || {
         let drops = drops.clone();
-        OnDrop(move || drop(drops.fetch_add(1, Ordering::SeqCst)))
+        OnDrop(move || {
+            drops.fetch_add(1, Ordering::SeqCst);
+        })
     };
     let count = || drops.load(Ordering::SeqCst);
     let lock = OnceLock::new();
@@ -409,6 +411,26 @@ fn an_initialiser_is_run_to_its_end_though_its_fiber_was_cancelled() {
         });
         fiber.cancel();
         assert_eq!(fiber.join().unwrap(), 1);
+        assert_eq!(lock.get(), Some(&1));
+    });
+}
+
+#[test]
+fn an_initialiser_that_waits_for_itself_waits_until_something_else_ends_that() {
+    in_fibers(|| {
+        let lock: Arc<OnceLock<u32>> = Arc::default();
+        let theirs = lock.clone();
+        let waits_for_itself = spawn_parked(move || {
+            *theirs.get_or_init(|| {
+                assert_eq!(theirs.get(), None);
+                assert_eq!(theirs.wait_timeout(SHORT), Err(TimedOut));
+                assert_eq!(theirs.wait_or_cancelled(), Err(Cancelled));
+                1
+            })
+        });
+        settle();
+        waits_for_itself.cancel();
+        assert_eq!(waits_for_itself.join().unwrap(), 1);
         assert_eq!(lock.get(), Some(&1));
     });
 }

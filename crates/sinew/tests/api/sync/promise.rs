@@ -2,9 +2,11 @@
 
 use super::poll::ByHand;
 use super::{HOUR, SHORT, settle, spawn_parked};
-use crate::harness::{Gate, Log, OnDrop, in_fibers, panic_expected, wait_until, watch};
+use crate::harness::{Gate, Log, OnDrop, in_fibers, is_expected, panic_expected};
+use crate::harness::{wait_until, watch};
 use sinew::sync::{Broken, Future, Promise, WaitFutureError, WaitFutureTimeoutError, promise};
 use sinew::time::Instant;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -80,7 +82,9 @@ fn every_value_is_dropped_once() {
     let drops = Arc::new(AtomicUsize::new(0));
     let spy = || {
         let drops = drops.clone();
-        OnDrop(move || drop(drops.fetch_add(1, Ordering::SeqCst)))
+        OnDrop(move || {
+            drops.fetch_add(1, Ordering::SeqCst);
+        })
     };
     let count = || drops.load(Ordering::SeqCst);
     let (promise, future) = promise();
@@ -163,10 +167,7 @@ fn waiting_is_a_point_and_the_value_is_not_lost() {
         let cancelled = sinew::spawn(move || {
             sinew::current().cancel();
             assert_eq!(future.wait(), Err(WaitFutureError::Cancelled));
-            assert_eq!(
-                Future::wait_any(&mut [&mut future]),
-                Err(sinew::Cancelled)
-            );
+            assert_eq!(Future::wait_any(&mut [&mut future]), Err(sinew::Cancelled));
             future
         });
         assert_eq!(cancelled.join().unwrap().wait(), Ok(1));
@@ -273,6 +274,54 @@ fn wait_any_leaves_the_others_as_they_were() {
         assert_eq!(answer, Err(sinew::Cancelled));
         first.set(3).unwrap();
         assert_eq!(a.wait(), Ok(3));
+    });
+}
+
+#[test]
+fn wait_any_waits_for_as_many_as_one_likes() {
+    in_fibers(|| {
+        let (mut promises, mut futures): (Vec<_>, Vec<_>) =
+            (0..40).map(|_| promise::<usize>()).unzip();
+        let last = promises.pop().unwrap();
+        let waiter = spawn_parked(move || {
+            let mut all: Vec<_> = futures.iter_mut().collect();
+            let which = Future::wait_any(&mut all);
+            (which, futures)
+        });
+        last.set(39).unwrap();
+        let (which, mut futures) = waiter.join().unwrap();
+        assert_eq!(which, Ok(39));
+        for (i, promise) in promises.into_iter().enumerate() {
+            promise.set(i).unwrap(); // none of them was spoiled
+        }
+        let mut all: Vec<_> = futures.iter_mut().collect();
+        assert_eq!(Future::wait_any(&mut all), Ok(0), "the first of several");
+        for (i, future) in futures.iter_mut().enumerate() {
+            assert_eq!(future.wait(), Ok(i));
+        }
+        let none = catch_unwind(|| Future::<u8>::wait_any(&mut []));
+        assert!(none.is_err());
+    });
+}
+
+#[test]
+fn a_value_that_was_taken_is_gone() {
+    let (promise, mut future) = promise();
+    promise.set(1).unwrap();
+    assert_eq!(future.wait(), Ok(1));
+    assert_eq!(future.try_take(), None);
+    assert_eq!(future.wait(), Err(WaitFutureError::Broken));
+    let gone = future.wait_timeout(HOUR);
+    assert_eq!(gone, Err(WaitFutureTimeoutError::Broken));
+}
+
+#[test]
+fn a_panic_of_a_subscriber_goes_to_who_sets_it() {
+    in_fibers(|| {
+        let (promise, future) = promise::<u32>();
+        future.subscribe(|_| panic_expected(1));
+        let panics = catch_unwind(AssertUnwindSafe(|| promise.set(1)));
+        assert!(is_expected(&*panics.unwrap_err(), 1));
     });
 }
 

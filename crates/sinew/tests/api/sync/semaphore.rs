@@ -306,10 +306,7 @@ fn closing_wakes_all_who_wait_and_refuses_all_who_come() {
             assert_eq!(waiter.join().unwrap(), Err(AcquireError::Closed));
         }
         assert_eq!(timed.join().unwrap(), Err(AcquireTimeoutError::Closed));
-        assert_eq!(
-            semaphore.acquire().map(|_| ()),
-            Err(AcquireError::Closed)
-        );
+        assert_eq!(semaphore.acquire().map(|_| ()), Err(AcquireError::Closed));
         drop(held);
         assert_eq!(
             semaphore.try_acquire().map(|_| ()),

@@ -6,6 +6,7 @@ use crate::harness::{Log, in_fibers, wait_until, watch};
 use sinew::Cancelled;
 use sinew::sync::{Sequencer, SequencerToken, WaitTimeoutError};
 use sinew::time::Instant;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,6 +44,16 @@ fn it_reaches_its_largest_value() {
     assert_eq!(sequencer.get(), Sequencer::MAX);
     assert_eq!(sequencer.wait(Sequencer::MAX), Ok(()));
     assert!(!sequencer.advance(Sequencer::MAX));
+    // Beyond that nothing is reached.
+    assert!(catch_unwind(AssertUnwindSafe(|| sequencer.increment())).is_err());
+    let beyond = Sequencer::MAX + 1;
+    assert!(catch_unwind(AssertUnwindSafe(|| sequencer.advance(beyond))).is_err());
+    assert_eq!(sequencer.get(), Sequencer::MAX);
+    for token in [beyond, u64::MAX] {
+        assert!(!sequencer.try_wait(token));
+        let late = sequencer.wait_timeout(token, SHORT);
+        assert_eq!(late, Err(WaitTimeoutError::Timeout));
+    }
 }
 
 #[test]
@@ -89,8 +100,7 @@ fn waiters_are_woken_in_the_order_of_their_tokens() {
         let log = Log::new();
         let fibers: Vec<_> = (0..40)
             .map(|_| {
-                let (sequencer, log, token) =
-                    (sequencer.clone(), log.clone(), 1 + rng.below(100));
+                let (sequencer, log, token) = (sequencer.clone(), log.clone(), 1 + rng.below(100));
                 spawn_parked(move || {
                     sequencer.wait(token).unwrap();
                     log.push(token);

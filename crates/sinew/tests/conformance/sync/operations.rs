@@ -1,16 +1,17 @@
 //! Every operation that may wait, on something that makes it wait.
 
+use super::channels::{Receiving, Release, Sending};
+use super::locks::{Held, Reading, Ticketed, Writing};
 use sinew::Cancelled;
 use sinew::sync::{
-    AcquireError, AcquireTimeoutError, Barrier, Broken, Condvar, Event, FairMutex, Future, Futex,
-    FutexError, FutexTimeoutError, Mutex, Notify, Once, OnceLock, Promise, RwLock, Semaphore,
-    Sequencer, TimedOut, WaitFutureError, WaitFutureTimeoutError, WaitGroup, WaitTimeoutError,
-    promise,
+    AcquireError, AcquireTimeoutError, Barrier, Broken, Condvar, Event, FairMutex, Futex,
+    FutexError, FutexTimeoutError, Future, Mutex, Notify, Once, OnceLock, Promise, RwLock,
+    Semaphore, Sequencer, TimedOut, WaitFutureError, WaitFutureTimeoutError, WaitGroup,
+    WaitTimeoutError, promise,
 };
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How to wait.
@@ -78,9 +79,15 @@ pub const CASES: &[Case] = &[
     case("FairMutex::lock", |_| {
         Held::make(|| Arc::new(FairMutex::new(())))
     }),
-    case("Ticket::lock", |_| Held::make(|| Arc::new(Ticketed::default()))),
-    case("RwLock::write", |_| Held::make(|| Arc::new(Writing::default()))),
-    case("RwLock::read", |_| Held::make(|| Arc::new(Reading::default()))),
+    case("Ticket::lock", |_| {
+        Held::make(|| Arc::new(Ticketed::default()))
+    }),
+    case("RwLock::write", |_| {
+        Held::make(|| Arc::new(Writing::default()))
+    }),
+    case("RwLock::read", |_| {
+        Held::make(|| Arc::new(Reading::default()))
+    }),
     Case {
         name: "Condvar::wait",
         point: false,
@@ -88,11 +95,15 @@ pub const CASES: &[Case] = &[
         remembers: false,
         make: |_| Arc::new(Signalled::default()),
     },
-    point("Semaphore::acquire", |_| Arc::new(Acquiring(Semaphore::new(0)))),
+    point("Semaphore::acquire", |_| {
+        Arc::new(Acquiring(Semaphore::new(0)))
+    }),
     point("Semaphore::acquire_many", |_| {
         Arc::new(AcquiringMany(Arc::new(Semaphore::new(1))))
     }),
-    case("Barrier::wait", |waiters| Arc::new(Meeting(Arc::new(Barrier::new(waiters + 1))))),
+    case("Barrier::wait", |waiters| {
+        Arc::new(Meeting(Arc::new(Barrier::new(waiters + 1))))
+    }),
     case("Once::wait", |_| Arc::new(Once::new())),
     case("OnceLock::wait", |_| Arc::new(OnceLock::<u32>::new())),
     case("WaitGroup::wait", |_| Arc::new(Group::default())),
@@ -107,13 +118,27 @@ pub const CASES: &[Case] = &[
         remembers: true,
         make: |_| Arc::new(Promised::new()),
     },
+    point("Receiver::recv", |_| {
+        Receiving::make(Some(1), Release::Message)
+    }),
+    point("Receiver::recv, unbounded", |_| {
+        Receiving::make(None, Release::Message)
+    }),
+    point("Receiver::recv, capacity 0", |_| {
+        Receiving::make(Some(0), Release::Message)
+    }),
+    point("Receiver::recv, the end", |_| {
+        Receiving::make(Some(1), Release::Disconnection)
+    }),
+    point("Sender::send", |_| Sending::make(2)),
+    point("Sender::send, capacity 0", |_| Sending::make(0)),
 ];
 
-fn timed_out(_: TimedOut) -> Early {
+pub fn timed_out(_: TimedOut) -> Early {
     Early::Timeout
 }
 
-fn cancelled(_: Cancelled) -> Early {
+pub fn cancelled(_: Cancelled) -> Early {
     Early::Cancelled
 }
 
@@ -122,167 +147,6 @@ fn limited(error: WaitTimeoutError) -> Early {
         WaitTimeoutError::Timeout => Early::Timeout,
         WaitTimeoutError::Cancelled => Early::Cancelled,
         _ => panic!("{error:?}"),
-    }
-}
-
-/// A lock, whichever.
-trait Lock: Send + Sync + 'static {
-    fn get(&self, how: How) -> Answer;
-    fn get_async(self: Arc<Self>) -> BoxFuture;
-    /// Holds it against all others while `inside` runs.
-    fn hold(&self, inside: impl FnOnce());
-}
-
-/// A lock that a thread holds until it is released.
-struct Held<L> {
-    lock: Arc<L>,
-    holder: std::sync::Mutex<Option<(mpsc::Sender<()>, JoinHandle<()>)>>,
-}
-
-impl<L: Lock> Held<L> {
-    fn make(lock: fn() -> Arc<L>) -> Arc<dyn Operation> {
-        let lock = lock();
-        let (go, gone) = mpsc::channel();
-        let (tell, inside) = mpsc::channel();
-        let theirs = lock.clone();
-        let thread = std::thread::spawn(move || {
-            theirs.hold(|| {
-                tell.send(()).unwrap();
-                let _ = gone.recv();
-            });
-        });
-        inside.recv().unwrap();
-        let holder = std::sync::Mutex::new(Some((go, thread)));
-        Arc::new(Self { lock, holder })
-    }
-}
-
-impl<L: Lock> Operation for Held<L> {
-    fn wait(&self, how: How) -> Answer {
-        self.lock.get(how)
-    }
-
-    fn wait_async(self: Arc<Self>) -> BoxFuture {
-        self.lock.clone().get_async()
-    }
-
-    fn release(&self) {
-        let (go, thread) = self.holder.lock().unwrap().take().unwrap();
-        go.send(()).unwrap();
-        thread.join().unwrap();
-    }
-}
-
-impl Lock for Mutex<()> {
-    fn get(&self, how: How) -> Answer {
-        match how {
-            How::Plain => drop(self.lock()),
-            How::For(time) => drop(self.lock_timeout(time).map_err(timed_out)?),
-            How::OrCancelled => drop(self.lock_or_cancelled().map_err(cancelled)?),
-        }
-        Ok(())
-    }
-
-    fn get_async(self: Arc<Self>) -> BoxFuture {
-        Box::pin(async move { drop(self.lock_async().await) })
-    }
-
-    fn hold(&self, inside: impl FnOnce()) {
-        let _guard = self.lock();
-        inside();
-    }
-}
-
-impl Lock for FairMutex<()> {
-    fn get(&self, how: How) -> Answer {
-        match how {
-            How::Plain => drop(self.lock()),
-            How::For(time) => drop(self.lock_timeout(time).map_err(timed_out)?),
-            How::OrCancelled => drop(self.lock_or_cancelled().map_err(cancelled)?),
-        }
-        Ok(())
-    }
-
-    fn get_async(self: Arc<Self>) -> BoxFuture {
-        Box::pin(async move { drop(self.lock_async().await) })
-    }
-
-    fn hold(&self, inside: impl FnOnce()) {
-        let _guard = self.lock();
-        inside();
-    }
-}
-
-/// The two-step lock.
-#[derive(Default)]
-struct Ticketed(FairMutex<()>);
-
-impl Lock for Ticketed {
-    fn get(&self, how: How) -> Answer {
-        let ticket = self.0.ticket();
-        match how {
-            How::Plain => drop(ticket.lock()),
-            How::For(time) => drop(ticket.lock_timeout(time).map_err(timed_out)?),
-            How::OrCancelled => drop(ticket.lock_or_cancelled().map_err(cancelled)?),
-        }
-        Ok(())
-    }
-
-    fn get_async(self: Arc<Self>) -> BoxFuture {
-        Box::pin(async move { drop(self.0.ticket().lock_async().await) })
-    }
-
-    fn hold(&self, inside: impl FnOnce()) {
-        let _guard = self.0.ticket().lock();
-        inside();
-    }
-}
-
-/// A writer among readers.
-#[derive(Default)]
-struct Writing(RwLock<()>);
-
-impl Lock for Writing {
-    fn get(&self, how: How) -> Answer {
-        match how {
-            How::Plain => drop(self.0.write()),
-            How::For(time) => drop(self.0.write_timeout(time).map_err(timed_out)?),
-            How::OrCancelled => drop(self.0.write_or_cancelled().map_err(cancelled)?),
-        }
-        Ok(())
-    }
-
-    fn get_async(self: Arc<Self>) -> BoxFuture {
-        Box::pin(async move { drop(self.0.write_async().await) })
-    }
-
-    fn hold(&self, inside: impl FnOnce()) {
-        let _guards = (self.0.read(), self.0.read());
-        inside();
-    }
-}
-
-/// A reader behind a writer.
-#[derive(Default)]
-struct Reading(RwLock<()>);
-
-impl Lock for Reading {
-    fn get(&self, how: How) -> Answer {
-        match how {
-            How::Plain => drop(self.0.read()),
-            How::For(time) => drop(self.0.read_timeout(time).map_err(timed_out)?),
-            How::OrCancelled => drop(self.0.read_or_cancelled().map_err(cancelled)?),
-        }
-        Ok(())
-    }
-
-    fn get_async(self: Arc<Self>) -> BoxFuture {
-        Box::pin(async move { drop(self.0.read_async().await) })
-    }
-
-    fn hold(&self, inside: impl FnOnce()) {
-        let _guard = self.0.write();
-        inside();
     }
 }
 
