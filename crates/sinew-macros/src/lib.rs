@@ -10,6 +10,12 @@
 //! | [`macro@preemptible`] | a function, an `impl`, a `trait` | safepoints at entry and in loops  |
 //! | [`macro@unchecked`]   | a function, or a loop in one     | opts out of `preemptible`         |
 //!
+//! | macro                 | what it does                                                     |
+//! |-----------------------|------------------------------------------------------------------|
+//! | [`select!`]           | waits for the first of several operations, fair among the ready  |
+//! | [`select_biased!`]    | the same, from top to bottom                                     |
+//! | [`race!`]             | as `select!`, and cancels the fibers of losing `join` arms       |
+//!
 //! One file per concept: `entry` builds the functions for `main` and `test`, `settings` reads
 //! their arguments, `safepoints` rewrites bodies. All three work on `proc_macro2` tokens, so
 //! their unit tests need no compiler.
@@ -19,6 +25,7 @@
 
 mod entry;
 mod safepoints;
+mod select;
 mod settings;
 
 use proc_macro::TokenStream;
@@ -235,4 +242,101 @@ pub fn preemptible(arguments: TokenStream, item: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn unchecked(arguments: TokenStream, item: TokenStream) -> TokenStream {
     safepoints::expand_unchecked(arguments.into(), item.into()).into()
+}
+
+/// Waits for the first of several operations, and does that one.
+///
+/// | arm                               | waits for                                  | yields                      |
+/// |-----------------------------------|--------------------------------------------|-----------------------------|
+/// | `recv(receiver) -> x => …`        | a message                                  | `Result<T, RecvError>`      |
+/// | `send(sender, message) -> x => …` | room, or a receiver                        | `Result<(), SendError<T>>`  |
+/// | `join(handle) -> x => …`          | the end of a fiber                         | `Result<T, JoinError>`      |
+/// | `wait(thing) -> x => …`           | an event, a token, a future, a ticket, …   | `Result<…, Cancelled>`      |
+/// | `cancelled => …`                  | the cancellation of this fiber             |                             |
+/// | `default => …`                    | nothing: taken if no other arm is ready    |                             |
+/// | `default(timeout) => …`           | the time, a `Duration`                     |                             |
+///
+/// `-> x` may be a pattern, or left out. Of several arms that are ready each has
+/// the same chance; [`select_biased!`] takes the first. Arms that are not chosen
+/// have no effect. The message of a `send` is evaluated only if that arm is
+/// chosen, so a variable that moves into it can be used in the other arms. Bodies
+/// are part of the function around the macro: `break`, `continue`, `return` and
+/// `?` work in them. All bodies have the same type, which is that of the macro.
+///
+/// `join(handle)` takes a variable with a `JoinHandle`, which is borrowed; when
+/// the arm is chosen the handle is spent. What `wait` takes is listed at
+/// `sinew::Waitable`.
+///
+/// A cancellation point: when the fiber is cancelled the `cancelled` arm is
+/// taken; without one the first `recv`, `send` or `wait` arm, which yields its
+/// `Cancelled` error. A select of `join` arms only is none.
+///
+/// # Examples
+///
+/// ```
+/// use sinew::channel::{bounded, unbounded};
+/// use std::time::Duration;
+///
+/// sinew::run(|| {
+///     let (tx, rx) = unbounded();
+///     let (full, _rest) = bounded(1);
+///     full.send(0).unwrap();
+///     sinew::spawn(move || tx.send("hello"));
+///     let said = sinew::select! {
+///         recv(rx) -> message => message.unwrap(),
+///         send(full, 1) -> _ => unreachable!("it is full"),
+///         default(Duration::from_secs(60)) => "nothing",
+///     };
+///     assert_eq!(said, "hello");
+/// });
+/// ```
+#[proc_macro]
+pub fn select(input: TokenStream) -> TokenStream {
+    select::expand(input.into(), select::Kind::Fair).into()
+}
+
+/// As [`select!`], but of several arms that are ready the first is taken.
+///
+/// # Examples
+///
+/// ```
+/// let (tx, rx) = sinew::channel::unbounded();
+/// tx.send("urgent").unwrap();
+/// let (tx, other) = sinew::channel::unbounded();
+/// tx.send("later").unwrap();
+/// let first = sinew::select_biased! {
+///     recv(rx) -> message => message,
+///     recv(other) -> message => message,
+/// };
+/// assert_eq!(first, Ok("urgent"));
+/// ```
+#[proc_macro]
+pub fn select_biased(input: TokenStream) -> TokenStream {
+    select::expand(input.into(), select::Kind::Biased).into()
+}
+
+/// As [`select!`], and cancels the fibers of those `join` arms that lost.
+///
+/// It asks them to stop; it does not wait for that.
+///
+/// # Examples
+///
+/// ```
+/// sinew::run(|| {
+///     let mut fast = sinew::spawn(|| "fast");
+///     let mut slow = sinew::spawn(|| {
+///         while sinew::checkpoint().is_ok() {}
+///         "slow"
+///     });
+///     let winner = sinew::race! {
+///         join(fast) -> result => result.unwrap(),
+///         join(slow) -> result => result.unwrap(),
+///     };
+///     assert_eq!(winner, "fast");
+///     let _stopped = slow.join(); // it was cancelled, so this returns
+/// });
+/// ```
+#[proc_macro]
+pub fn race(input: TokenStream) -> TokenStream {
+    select::expand(input.into(), select::Kind::Race).into()
 }

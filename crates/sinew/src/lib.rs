@@ -56,9 +56,15 @@ mod runtime;
 pub mod time;
 
 mod cancel;
-pub mod channel;
-pub mod sync;
 mod task;
+
+pub mod sync;
+
+pub mod channel;
+
+#[doc(hidden)]
+#[path = "select/mod.rs"]
+pub mod __select;
 
 pub use cancel::{check_cancelled, is_cancelled};
 pub use error::{Cancelled, JoinError};
@@ -75,7 +81,9 @@ pub use time::{interval, sleep, sleep_until};
 pub use worker::monitor::HogReport;
 
 #[cfg(feature = "macros")]
-pub use sinew_macros::{main, preemptible, test, unchecked};
+pub use sinew_macros::{main, preemptible, race, select, select_biased, test, unchecked};
+
+pub use __select::Waitable;
 
 #[doc = include_str!("../../../docs/guide.md")]
 pub mod guide {}

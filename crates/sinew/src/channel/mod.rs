@@ -1,22 +1,32 @@
 //! Channels.
 
 mod chan;
+mod choice;
+mod end;
 mod error;
 mod iter;
+mod promise;
 mod receiver;
 mod seat;
+mod select;
 mod sender;
 mod state;
 mod timers;
+mod waits;
 
+pub(crate) use choice::{RecvChoice, SendChoice, SendRight};
 pub use error::{
     ReadyTimeoutError, RecvError, RecvTimeoutError, SelectTimeoutError, SendError,
     SendTimeoutError, TryReadyError, TryRecvError, TrySelectError, TrySendError,
 };
 pub use iter::{IntoIter, Iter, TryIter};
 pub use receiver::Receiver;
+pub use select::{Select, SelectedOperation};
 pub use sender::Sender;
 pub use timers::{after, at, never, tick};
+
+#[cfg(feature = "macros")]
+pub use sinew_macros::{select, select_biased};
 
 use chan::Chan;
 use std::sync::Arc;

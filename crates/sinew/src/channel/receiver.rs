@@ -1,9 +1,10 @@
 //! The end that messages come out of.
 
-use super::chan::{At, Chan, Receiving};
+use super::chan::{At, Chan};
 use super::error::{RecvError, RecvTimeoutError, TryRecvError};
 use super::iter::{IntoIter, Iter, TryIter};
 use super::timers::Timer;
+use super::waits::Receiving;
 use crate::time::Instant;
 use crate::wait::{Deadline, Pending};
 use std::fmt;

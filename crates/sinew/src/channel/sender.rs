@@ -1,7 +1,8 @@
 //! The end that messages go into.
 
-use super::chan::{Chan, Sending};
+use super::chan::Chan;
 use super::error::{SendError, SendTimeoutError, TrySendError};
+use super::waits::Sending;
 use crate::time::Instant;
 use crate::wait::{Deadline, Pending};
 use std::fmt;

@@ -120,8 +120,17 @@ impl<T> State<T> {
     }
 
     /// Whether a send would not wait.
-    pub(super) fn can_send(&self) -> bool {
+    fn can_send(&self) -> bool {
         self.has_room() || self.closed || self.capacity == 0 && !self.receivers.is_empty()
+    }
+
+    /// Whether a receive, or a send, would not wait.
+    pub(super) fn is_ready(&self, receiving: bool) -> bool {
+        if receiving {
+            self.can_recv(None)
+        } else {
+            self.can_send()
+        }
     }
 
     /// Claims the oldest of `line` that is not of the waiter `me` and, if asked

@@ -23,7 +23,7 @@ use crate::wait::node::{Node, WaitList, Wakes};
 use crate::wait::{Deadline, Enlisted, Operation, Pending, WaitOutcome, WaitSpec, Waiter};
 use crate::wait::{perform, point};
 use std::fmt;
-use std::panic::Location;
+use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
 /// Lets a fixed number of fibers, threads or tasks go on together.
@@ -58,6 +58,10 @@ struct Line {
     waiting: usize,
     nodes: WaitList<Node>,
 }
+
+// User code never unwinds through a half-done change of it.
+impl UnwindSafe for Barrier {}
+impl RefUnwindSafe for Barrier {}
 
 impl Barrier {
     const_fn! {

@@ -11,14 +11,14 @@ use crate::error::Cancelled;
 use crate::fiber::WaitReason;
 use crate::time::Instant;
 use crate::wait::node::Node;
-use crate::wait::select::{Arm, OnCancel, OperationArm, Patience, SelectSpec, Selected, select};
+use crate::wait::select::{ArmRef, OnCancel, OperationArm, Patience, SelectSpec, Selected, select};
 use crate::wait::{Deadline, Enlisted, Operation, WaitOutcome, WaitSpec, Waiter};
 use crate::wait::{perform, point};
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::{self, ManuallyDrop};
-use std::panic::Location;
+use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::pin::Pin;
 use std::ptr;
 use std::sync::Arc;
@@ -37,6 +37,10 @@ const FEW: usize = 8;
 pub struct Future<T> {
     shared: Arc<Shared<T>>,
 }
+
+// User code never unwinds through a half-done change of it.
+impl<T> UnwindSafe for Future<T> {}
+impl<T> RefUnwindSafe for Future<T> {}
 
 impl<T> Future<T> {
     pub(super) fn of(shared: Arc<Shared<T>>) -> Self {
@@ -156,7 +160,7 @@ impl<T> Future<T> {
         });
         if arms.len() > FEW {
             let arms: Vec<_> = arms.collect();
-            let arms: Vec<&dyn Arm> = arms.iter().map(|arm| arm as &dyn Arm).collect();
+            let arms: Vec<ArmRef<'_>> = arms.iter().map(|arm| ArmRef::new(arm)).collect();
             return wait_any_of(&arms, at);
         }
         let count = arms.len();
@@ -165,7 +169,7 @@ impl<T> Future<T> {
         // Behind the last one the first again, only to fill the array.
         let arms = arms
             .each_ref()
-            .map(|arm| arm.as_ref().unwrap_or(first) as &dyn Arm);
+            .map(|arm| ArmRef::new(arm.as_ref().unwrap_or(first)));
         wait_any_of(&arms[..count], at)
     }
 
@@ -278,7 +282,7 @@ impl<T> Future<T> {
     }
 }
 
-fn wait_any_of(arms: &[&dyn Arm], at: &'static Location<'static>) -> Result<usize, Cancelled> {
+fn wait_any_of(arms: &[ArmRef<'_>], at: &'static Location<'static>) -> Result<usize, Cancelled> {
     let spec = SelectSpec {
         biased: true,
         patience: Patience::Until(None),

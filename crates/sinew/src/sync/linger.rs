@@ -3,7 +3,7 @@
 //! Where a lock is handed over, its line feeds itself: while anybody stands in
 //! it all who come stand in it too, and with fibers pinned to their workers each
 //! hand-over may have to wake a sleeping one. Four readers and two writers on two
-//! workers fell from 20 ns to 4–7 µs per lock that way, and stayed there.
+//! workers fell to 7–9 µs per lock that way, and stayed there.
 //!
 //! So who comes holds back, for about as long as it takes to wake a worker: the
 //! line runs dry meanwhile, and those who run take the lock from each other
@@ -11,18 +11,20 @@
 //! there are any. Meanwhile other fibers of this worker run, if there are any:
 //! one of them may be next in line.
 //!
-//! | held back for                   | per lock | held across a yield |
-//! |---------------------------------|----------|---------------------|
-//! | nothing                         | 4481 ns  | 7194 ns             |
-//! | 400 looks, no yields            | 46 ns    | 2055 ns             |
-//! | 100 looks, at most 4 yields     | 260 ns   | 392 ns              |
-//! | 400 looks, at most 4 yields     | 26–49 ns | 196–220 ns          |
-//! | 400 looks, at most 8 yields     | 22 ns    | 249 ns              |
-//! | tokio, in the same runs         | 152–256 ns | 615–835 ns        |
+//! | looks | yields at most | ns per lock: mean, worst | held across a yield |
+//! |-------|----------------|--------------------------|---------------------|
+//! | 0     | 0              | 3295, 9370               | 2952, 7919          |
+//! | 400   | 0              | 290, 536                 | 1893, 4266          |
+//! | 100   | 4              | 346, 1169                | 744, 1919           |
+//! | 400   | 4              | 65, 107                  | 277, 455            |
+//! | 100   | 8              | 113, 424                 | 563, 1508           |
+//! | 400   | 8              | 53, 76                   | 265, 535            |
+//! | tokio |                | 305, 385                 | 706, 922            |
 //!
-//! (Means of 31 runs, among them those in which all fibers shared a worker.)
+//! (15 runs of each in turn, of 300,000 locks, two workers on two busy CPUs.)
 //! Spinning in the line instead, until the lock is handed over, was no cure: 318
-//! and 529 ns, and much worse when two workers shared a CPU.
+//! and 529 ns where tokio took 256 and 615, and far worse while both workers
+//! shared a CPU.
 
 use crate::fiber::Intent;
 use crate::sched::{current, switch};

@@ -3,6 +3,7 @@
 mod barrier;
 mod error;
 mod event;
+mod fair_mutex;
 mod futex;
 mod future;
 mod lazy_lock;
@@ -15,11 +16,15 @@ mod rwlock;
 mod rwlock_guard;
 mod semaphore;
 mod sequencer;
+mod shares;
+mod ticket;
+mod turns;
 mod wait_group;
 
 pub use barrier::{Barrier, BarrierWaitResult};
 pub use error::{TimedOut, TryLockError, WaitTimeoutError};
 pub use event::Event;
+pub use fair_mutex::{FairMutex, FairMutexGuard};
 pub use futex::{Futex, FutexError, FutexTimeoutError};
 pub use future::{Future, WaitFutureError, WaitFutureTimeoutError};
 pub use lazy_lock::LazyLock;
@@ -34,4 +39,11 @@ pub use semaphore::{
     TryAcquireError,
 };
 pub use sequencer::{Sequencer, SequencerToken};
+pub use ticket::Ticket;
 pub use wait_group::WaitGroup;
+
+pub(crate) use event::EventWait;
+pub(crate) use future::FutureWait;
+pub(crate) use notify::NotifyWait;
+pub(crate) use sequencer::SequencerWait;
+pub(crate) use ticket::TicketWait;

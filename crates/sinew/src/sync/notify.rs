@@ -33,7 +33,7 @@ use crate::wait::{Deadline, Enlisted, Operation, Pending, WaitOutcome, WaitSpec,
 use crate::wait::{perform, point};
 use std::cell::Cell;
 use std::fmt;
-use std::panic::Location;
+use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
 const EMPTY: u32 = 0;
@@ -95,6 +95,10 @@ unsafe impl Place for Waiting {
         &self.node
     }
 }
+
+// User code never unwinds through a half-done change of it.
+impl UnwindSafe for Notify {}
+impl RefUnwindSafe for Notify {}
 
 impl Notify {
     const_fn! {

@@ -32,7 +32,7 @@ use crate::wait::node::{Node, WaitList, Wakes};
 use crate::wait::{Deadline, Enlisted, Operation, Pending, WaitOutcome, WaitSpec, Waiter};
 use crate::wait::{perform, point};
 use std::fmt;
-use std::panic::Location;
+use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 
 const RUNNING: u32 = 1 << 0;
@@ -80,6 +80,10 @@ struct Lines {
     callers: WaitList<Node>,
     watchers: WaitList<Node>,
 }
+
+// User code never unwinds through a half-done change of it.
+impl UnwindSafe for Once {}
+impl RefUnwindSafe for Once {}
 
 impl Once {
     const_fn! {

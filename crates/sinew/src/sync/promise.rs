@@ -28,6 +28,7 @@ use crate::wait::node::{Node, WaitList, Wakes};
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::mem::ManuallyDrop;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr;
 use std::sync::Arc;
 use std::task::Waker;
@@ -61,6 +62,10 @@ pub fn promise<T>() -> (Promise<T>, Future<T>) {
 pub struct Promise<T> {
     shared: Arc<Shared<T>>,
 }
+
+// User code never unwinds through a half-done change of it.
+impl<T> UnwindSafe for Promise<T> {}
+impl<T> RefUnwindSafe for Promise<T> {}
 
 impl<T> Promise<T> {
     pub(super) fn of(shared: Arc<Shared<T>>) -> Self {

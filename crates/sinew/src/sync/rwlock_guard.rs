@@ -1,7 +1,7 @@
 //! What proves that an [`RwLock`] is held.
 //!
 //! Invariant (share): a guard owns one share of its lock, a reader's or the
-//! writer's, from its making until it is dropped (`sync::rwlock`, invariant 1).
+//! writer's, from its making until it is dropped (`sync::shares`, invariant 1).
 
 use super::rwlock::RwLock;
 use std::fmt;
@@ -49,7 +49,7 @@ impl<T: ?Sized> Deref for RwLockReadGuard<'_, T> {
 impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        self.lock.raw.give_read();
+        self.lock.shares.give_read();
     }
 }
 
@@ -106,7 +106,7 @@ impl<'a, T: ?Sized> RwLockWriteGuard<'a, T> {
     /// ```
     pub fn downgrade(guard: Self) -> RwLockReadGuard<'a, T> {
         let lock = ManuallyDrop::new(guard).lock;
-        lock.raw.downgrade();
+        lock.shares.downgrade();
         // SAFETY: the writer's share has just become a reader's, and its guard
         // will not be dropped.
         unsafe { RwLockReadGuard::of(lock) }
@@ -135,7 +135,7 @@ impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
 impl<T: ?Sized> Drop for RwLockWriteGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        self.lock.raw.give_write();
+        self.lock.shares.give_write();
     }
 }
 

@@ -26,7 +26,7 @@ use crate::wait::node::{Node, Wakes};
 use crate::wait::{Deadline, Enlisted, Operation, Pending, WaitOutcome, WaitSpec, Waiter};
 use crate::wait::{perform, point};
 use std::fmt;
-use std::panic::Location;
+use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;
 use std::time::Duration;
 
@@ -86,6 +86,10 @@ struct Waiting {
 unsafe impl Send for Waiting {}
 // SAFETY: as above.
 unsafe impl Sync for Waiting {}
+
+// User code never unwinds through a half-done change of it.
+impl UnwindSafe for Sequencer {}
+impl RefUnwindSafe for Sequencer {}
 
 impl Sequencer {
     /// The largest value: 2⁶³ − 1.

@@ -7,7 +7,8 @@
 //! was served, or has left; by then nobody else has its address.
 
 use super::error::TimedOut;
-use super::fair_mutex::{FairMutex, FairMutexGuard, Waiting};
+use super::fair_mutex::{FairMutex, FairMutexGuard};
+use super::turns::Waiting;
 use crate::error::Cancelled;
 use crate::fiber::WaitReason;
 use crate::time::Instant;
@@ -52,17 +53,17 @@ unsafe impl<T: ?Sized + Send> Send for Ticket<'_, T> {}
 
 impl<'a, T: ?Sized> Ticket<'a, T> {
     pub(super) fn take(mutex: &'a FairMutex<T>) -> Self {
-        if mutex.raw.try_lock() {
+        if mutex.turns.try_lock() {
             return Self {
                 mutex,
                 standing: Cell::new(Standing::Holds),
             };
         }
-        let place = NonNull::from(Box::leak(Box::new(Waiting::new(true))));
+        let place = NonNull::from(Box::leak(Box::new(Waiting::new())));
         // SAFETY: allocated just now.
         let entered = unsafe { place.as_ref() };
         // SAFETY: a ticket's place, which stays as long as it must (address).
-        let holds = unsafe { mutex.raw.enter_unattended(entered) };
+        let holds = unsafe { mutex.turns.enter_unattended(entered) };
         if holds {
             // SAFETY: leaked above, and it was not linked.
             unsafe { free(place) };
@@ -90,7 +91,7 @@ impl<'a, T: ?Sized> Ticket<'a, T> {
     /// Whether it is its turn: then locking does not wait.
     pub fn is_served(&self) -> bool {
         match self.place() {
-            Some(place) => self.mutex.raw.is_served(place),
+            Some(place) => self.mutex.turns.is_served(place),
             None => matches!(self.standing.get(), Standing::Holds),
         }
     }
@@ -239,10 +240,10 @@ unsafe fn free(place: NonNull<Waiting>) {
 impl<T: ?Sized> Drop for Ticket<'_, T> {
     fn drop(&mut self) {
         match self.standing.get() {
-            Standing::Holds => self.mutex.raw.unlock(),
+            Standing::Holds => self.mutex.turns.unlock(),
             Standing::Place(place) => {
                 // SAFETY: allocated while it is the standing (address).
-                self.mutex.raw.leave(unsafe { place.as_ref() });
+                self.mutex.turns.leave(unsafe { place.as_ref() });
                 // SAFETY: leaked in `take`, and in no line any more (address).
                 unsafe { free(place) };
             }
@@ -296,7 +297,7 @@ unsafe impl<'a, T: ?Sized, R: Borrow<Ticket<'a, T>>> Operation for TicketWait<'a
         let ticket = self.ticket.borrow();
         let attended = match ticket.place() {
             // SAFETY: the caller's promise.
-            Some(place) => unsafe { ticket.mutex.raw.attend(place, waiter, number) },
+            Some(place) => unsafe { ticket.mutex.turns.attend(place, waiter, number) },
             None if waiter.take_oneself(number) => Enlisted::Done(()),
             None => Enlisted::Lost,
         };
@@ -306,14 +307,16 @@ unsafe impl<'a, T: ?Sized, R: Borrow<Ticket<'a, T>>> Operation for TicketWait<'a
             }
             Enlisted::Linked => Enlisted::Linked,
             Enlisted::Lost => Enlisted::Lost,
+            Enlisted::Again => Enlisted::Again,
         }
     }
 
-    fn delist(&self) {
+    /// The ticket keeps its place, but nobody waits at it.
+    fn delist(&self) -> bool {
         let ticket = self.ticket.borrow();
-        if let Some(place) = ticket.place() {
-            ticket.mutex.raw.abandon(place);
-        }
+        ticket
+            .place()
+            .is_some_and(|place| ticket.mutex.turns.abandon(place))
     }
 
     fn accept(&self) -> Option<Self::Output> {

@@ -20,7 +20,7 @@ use crate::wait::{perform, point};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
-use std::panic::Location;
+use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,6 +64,10 @@ struct Group {
     word: AtomicUsize,
     line: Lock<WaitList<Node>>,
 }
+
+// User code never unwinds through a half-done change of it.
+impl UnwindSafe for WaitGroup {}
+impl RefUnwindSafe for WaitGroup {}
 
 impl WaitGroup {
     /// A group of one.

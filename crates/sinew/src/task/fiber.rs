@@ -1,7 +1,7 @@
 //! A handle to a fiber, or to a plain thread in its place.
 
 use crate::error::Cancelled;
-use crate::fiber::{BlockRef, FiberId, ThreadProxy, WaitReason};
+use crate::fiber::{Block, BlockRef, FiberId, ThreadProxy, WaitReason};
 use crate::sched::{current as thread, switch};
 use crate::wait::{WaitOutcome, WaitSpec, end};
 use std::fmt;
@@ -123,11 +123,7 @@ impl Fiber {
     /// that calls it.
     #[track_caller]
     pub fn wait(&self) -> Result<(), Cancelled> {
-        let Inner::Fiber(block) = &self.0 else {
-            panic!("Fiber::wait called on a plain thread's handle; join the thread instead");
-        };
-        let myself = switch::running() == Some(block.as_ptr());
-        assert!(!myself, "a fiber cannot wait for its own end");
+        let block = self.block_to_await();
         crate::wait::point::check()?;
         let spec = WaitSpec::new(WaitReason::Join, Location::caller())
             .cancellable()
@@ -136,6 +132,21 @@ impl Fiber {
             WaitOutcome::Cancelled => Err(Cancelled),
             WaitOutcome::Woken | WaitOutcome::TimedOut => Ok(()),
         }
+    }
+
+    /// The block of a fiber whose end the caller may wait for.
+    ///
+    /// # Panics
+    ///
+    /// If it is a thread, or the caller.
+    #[track_caller]
+    pub(crate) fn block_to_await(&self) -> &Block {
+        let Inner::Fiber(block) = &self.0 else {
+            panic!("waiting for the end of a plain thread's handle; join the thread instead");
+        };
+        let myself = switch::running() == Some(block.as_ptr());
+        assert!(!myself, "a fiber cannot wait for its own end");
+        block
     }
 
     /// What it waits for at the moment.

@@ -136,6 +136,24 @@ impl<T> JoinHandle<T> {
         Fiber::from_block(self.block.clone())
     }
 
+    /// The fiber's block, for a select.
+    pub(crate) fn block(&self) -> &Block {
+        &self.block
+    }
+
+    /// The outcome of a fiber that has ended; the handle is spent after that.
+    #[track_caller]
+    pub(crate) fn take_ended(&mut self) -> Result<T, JoinError> {
+        assert!(!self.taken, "a JoinHandle was joined after it had resolved");
+        debug_assert!(self.is_finished());
+        end::forget_task(&self.block, &mut self.task);
+        self.taken = true;
+        // SAFETY: COMPLETE was seen with Acquire while HANDLE is set, so the
+        // outcome is there and ours (state, invariant 4); marked as taken, so
+        // that nobody takes it again.
+        unsafe { (self.take)(self.block.slot()) }
+    }
+
     /// True if it has ended, false if the deadline came first.
     fn wait_for_end(&self, deadline: Option<Deadline>, at: &'static Location<'static>) -> bool {
         if self.is_finished() {
@@ -243,11 +261,7 @@ impl<T> Future for JoinHandle<T> {
         if end::poll_end(&this.block, &mut this.task, context).is_pending() {
             return Poll::Pending;
         }
-        end::forget_task(&this.block, &mut this.task);
-        this.taken = true;
-        // SAFETY: complete, and ours; marked as taken, so that neither a poll
-        // nor the drop takes it again.
-        Poll::Ready(unsafe { (this.take)(this.block.slot()) })
+        Poll::Ready(this.take_ended())
     }
 }
 
@@ -321,6 +335,19 @@ impl<T> LocalJoinHandle<T> {
     /// As [`JoinHandle::fiber`].
     pub fn fiber(&self) -> Fiber {
         self.inner.fiber()
+    }
+}
+
+impl<T> LocalJoinHandle<T> {
+    /// As [`JoinHandle::block`].
+    pub(crate) fn block(&self) -> &Block {
+        self.inner.block()
+    }
+
+    /// As [`JoinHandle::take_ended`].
+    #[track_caller]
+    pub(crate) fn take_ended(&mut self) -> Result<T, JoinError> {
+        self.inner.take_ended()
     }
 }
 

@@ -35,6 +35,17 @@ pub(crate) enum Enlisted<T> {
     Again,
 }
 
+impl<T> Enlisted<T> {
+    pub(crate) fn map<U>(self, f: impl FnOnce(T) -> U) -> Enlisted<U> {
+        match self {
+            Self::Linked => Enlisted::Linked,
+            Self::Done(output) => Enlisted::Done(f(output)),
+            Self::Lost => Enlisted::Lost,
+            Self::Again => Enlisted::Again,
+        }
+    }
+}
+
 /// One wait of a primitive; lives where it waits, and is not moved while linked.
 ///
 /// # Safety
@@ -49,6 +60,11 @@ pub(crate) unsafe trait Operation {
 
     /// Does it if that needs no waiting.
     fn attempt(&self) -> Option<Self::Output>;
+
+    /// The same in a task, whose thread must not wait even for a moment.
+    fn attempt_in_task(&self) -> Option<Self::Output> {
+        self.attempt()
+    }
 
     /// Does it, or stands in line for `waiter` as its place with this number.
     ///

@@ -52,7 +52,7 @@ impl<O: Operation> Future for Pending<O> {
                 this.done = true;
                 return Poll::Ready(output);
             }
-        } else if let Some(output) = this.operation.attempt() {
+        } else if let Some(output) = this.operation.attempt_in_task() {
             this.done = true;
             return Poll::Ready(output);
         }

@@ -28,19 +28,6 @@ use std::cell::Cell;
 use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What entering an arm's line came to; see [`Enlisted`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    #[doc(hidden)]
-    Linked,
-    #[doc(hidden)]
-    Done,
-    #[doc(hidden)]
-    Lost,
-    #[doc(hidden)]
-    Again,
-}
-
 /// One arm of a select.
 ///
 /// # Safety
@@ -55,7 +42,7 @@ pub(crate) unsafe trait Arm {
     /// # Safety
     ///
     /// As for [`Operation::enlist`].
-    unsafe fn enlist(&self, waiter: &Waiter, place: u32) -> Standing;
+    unsafe fn enlist(&self, waiter: &Waiter, place: u32) -> Enlisted<()>;
 
     /// Leaves the line.
     fn delist(&self);
@@ -73,8 +60,23 @@ pub(crate) unsafe trait Arm {
     }
 }
 
+/// An arm, as [`select`] takes it.
+pub struct ArmRef<'a>(&'a dyn Arm);
+
+impl<'a> ArmRef<'a> {
+    pub(crate) fn new(arm: &'a dyn Arm) -> Self {
+        Self(arm)
+    }
+}
+
+impl std::fmt::Debug for ArmRef<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ArmRef")
+    }
+}
+
 /// An operation as an arm, and what it yielded.
-pub struct OperationArm<O: Operation> {
+pub(crate) struct OperationArm<O: Operation> {
     operation: O,
     output: Cell<Option<Result<O::Output, Cancelled>>>,
     is_point: bool,
@@ -119,17 +121,9 @@ unsafe impl<O: Operation> Arm for OperationArm<O> {
         done
     }
 
-    unsafe fn enlist(&self, waiter: &Waiter, place: u32) -> Standing {
+    unsafe fn enlist(&self, waiter: &Waiter, place: u32) -> Enlisted<()> {
         // SAFETY: the caller's promise.
-        match unsafe { self.operation.enlist(waiter, place) } {
-            Enlisted::Linked => Standing::Linked,
-            Enlisted::Lost => Standing::Lost,
-            Enlisted::Again => Standing::Again,
-            Enlisted::Done(output) => {
-                self.yields(output);
-                Standing::Done
-            }
-        }
+        unsafe { self.operation.enlist(waiter, place) }.map(|output| self.yields(output))
     }
 
     fn delist(&self) {
@@ -196,7 +190,7 @@ pub(crate) struct SelectSpec {
 /// Does one of the operations, waiting for the first that can be done.
 ///
 /// With no arms at all it waits for its deadline, or for ever.
-pub(crate) fn select(arms: &[&dyn Arm], spec: &SelectSpec) -> Selected {
+pub(crate) fn select(arms: &[ArmRef<'_>], spec: &SelectSpec) -> Selected {
     if spec.on_cancel != OnCancel::Ignore && point::is_cancelled() {
         if let Some(told) = tell(arms, spec.on_cancel) {
             // Yields, as each such answer does.
@@ -206,7 +200,7 @@ pub(crate) fn select(arms: &[&dyn Arm], spec: &SelectSpec) -> Selected {
     }
     loop {
         let order = Order::new(arms.len(), spec.biased);
-        if let Some(index) = order.clone().find(|&index| arms[index].attempt()) {
+        if let Some(index) = order.clone().find(|&index| arms[index].0.attempt()) {
             return Selected::Arm(index);
         }
         let Patience::Until(deadline) = spec.patience else {
@@ -222,17 +216,20 @@ pub(crate) fn select(arms: &[&dyn Arm], spec: &SelectSpec) -> Selected {
 }
 
 /// Who is told that the fiber was cancelled; none if nobody wants to know.
-fn tell(arms: &[&dyn Arm], on_cancel: OnCancel) -> Option<Selected> {
+fn tell(arms: &[ArmRef<'_>], on_cancel: OnCancel) -> Option<Selected> {
     match on_cancel {
         OnCancel::TellCaller => Some(Selected::Cancelled),
-        OnCancel::TellArm => arms.iter().position(|arm| arm.refuse()).map(Selected::Arm),
+        OnCancel::TellArm => arms
+            .iter()
+            .position(|arm| arm.0.refuse())
+            .map(Selected::Arm),
         OnCancel::Ignore => None,
     }
 }
 
 /// Stands in all lines, and waits; none to start over.
 fn wait_in_all(
-    arms: &[&dyn Arm],
+    arms: &[ArmRef<'_>],
     order: Order,
     deadline: Option<Deadline>,
     spec: &SelectSpec,
@@ -241,20 +238,20 @@ fn wait_in_all(
     // From here to the last `delist` nothing unwinds: arms call only our own
     // code.
     let mut entered = 0;
-    let mut standing = Standing::Linked;
+    let mut standing = Enlisted::Linked;
     for index in order.clone() {
         let place = u32::try_from(index).expect("fewer arms than 2^32");
         // SAFETY: arms and waiter stay until we have left all lines below.
-        standing = unsafe { arms[index].enlist(&waiter, place) };
-        if standing != Standing::Linked {
+        standing = unsafe { arms[index].0.enlist(&waiter, place) };
+        if !matches!(standing, Enlisted::Linked) {
             break;
         }
         entered += 1;
     }
     let outcome = match standing {
-        Standing::Done | Standing::Again => None, // claimed by ourselves
-        Standing::Linked | Standing::Lost => {
-            let soonest = arms.iter().filter_map(|arm| arm.deadline()).min();
+        Enlisted::Done(()) | Enlisted::Again => None, // claimed by ourselves
+        Enlisted::Linked | Enlisted::Lost => {
+            let soonest = arms.iter().filter_map(|arm| arm.0.deadline()).min();
             let until = match (deadline, soonest) {
                 (Some(a), Some(b)) => Some(a.min(b)),
                 (a, b) => a.or(b),
@@ -270,15 +267,15 @@ fn wait_in_all(
     for index in order.take(entered) {
         // The line of the arm at which it was woken it has left already.
         if outcome != Some(WaitOutcome::Woken) || place != Some(index) {
-            arms[index].delist();
+            arms[index].0.delist();
         }
     }
     match outcome {
-        None if standing == Standing::Done => Some(Selected::Arm(place.expect("it was taken"))),
-        None => None,
+        None if matches!(standing, Enlisted::Again) => None,
+        None => Some(Selected::Arm(place.expect("it was taken"))),
         Some(WaitOutcome::Woken) => {
             let index = place.expect("it was woken at a place");
-            arms[index].accept().then_some(Selected::Arm(index))
+            arms[index].0.accept().then_some(Selected::Arm(index))
         }
         Some(WaitOutcome::Cancelled) => tell(arms, spec.on_cancel),
         // An arm's time has come, or ours: the next round tells.

@@ -1,13 +1,11 @@
-//! What `select!` has beyond channels and defaults: many arms, `join`, `race!`,
-//! and values that panic.
+//! What `select!` has beyond channels and defaults: many arms, `join`, `race!`.
 
-use super::{HOUR, MS, assert_fair, channel, everywhere, scenes};
+use super::{HOUR, MS, assert_fair, everywhere, scenes};
 use crate::harness::{
     Gate, Log, in_fibers, is_expected, on_workers, panic_expected, runtime, wait_until, watch,
 };
-use sinew::channel::{RecvError, TryRecvError, bounded, never, unbounded};
+use sinew::channel::{RecvError, never, unbounded};
 use sinew::{WaitReason, race, select, select_biased};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// For each number of arms from one to forty a select with that many, which
 /// answers with the arm's number.
@@ -71,96 +69,6 @@ fn forty_arms_that_can_go_have_their_share_or_are_taken_from_the_top() {
             forty!(select_biased channels counts);
         }
         assert_eq!(counts[0], 100);
-    });
-}
-
-#[test]
-fn a_panic_in_a_send_s_value_leaves_the_partner_waiting_for_another() {
-    fn broken() -> u8 {
-        panic_expected(3)
-    }
-    scenes(|scene| {
-        for kind in super::KINDS {
-            let (tx, rx) = channel(kind);
-            let theirs = rx.clone();
-            let receiver = scene.left(move || theirs.recv());
-            receiver.until_waiting();
-            let ours = tx.clone();
-            let selecting = scene.right(move || {
-                let caught = catch_unwind(AssertUnwindSafe(|| {
-                    select! {
-                        send(ours, broken()) -> _ => panic!("sent nothing"),
-                    }
-                }));
-                is_expected(&*caught.unwrap_err(), 3)
-            });
-            assert!(selecting.join());
-            assert!(!receiver.is_finished());
-            tx.send(8).unwrap();
-            assert_eq!(receiver.join(), Ok(8));
-            assert_eq!(rx.try_recv(), Err(TryRecvError::Empty));
-            // Nor is any room lost.
-            for _ in 0..kind.unwrap_or(5) {
-                tx.try_send(9).unwrap();
-            }
-            assert_eq!(rx.len(), kind.unwrap_or(5));
-        }
-    });
-}
-
-#[test]
-fn a_panic_in_the_value_of_a_select_that_waited_leaves_the_channel_usable() {
-    fn broken() -> u8 {
-        panic_expected(4)
-    }
-    scenes(|scene| {
-        for capacity in [0, 1] {
-            let (tx, rx) = bounded(capacity);
-            (0..capacity).for_each(|_| tx.send(1).unwrap());
-            let ours = tx.clone();
-            let selecting = scene.left(move || {
-                let caught = catch_unwind(AssertUnwindSafe(|| {
-                    select! {
-                        send(ours, broken()) -> _ => panic!("sent nothing"),
-                    }
-                }));
-                is_expected(&*caught.unwrap_err(), 4)
-            });
-            selecting.until_waiting();
-            let receiver = scene.right(move || rx.iter().take(1 + capacity).collect::<Vec<_>>());
-            assert!(selecting.join());
-            tx.send(2).unwrap();
-            assert_eq!(receiver.join()[capacity..], [2]);
-        }
-    });
-}
-
-#[test]
-fn a_value_that_waits_keeps_others_from_its_place_only() {
-    scenes(|scene| {
-        for kind in super::KINDS {
-            let (tx, rx) = channel(kind);
-            let (go, gone) = bounded(0);
-            let ours = tx.clone();
-            let selecting = scene.left(move || {
-                select! {
-                    send(ours, gone.recv().unwrap()) -> sent => sent,
-                }
-            });
-            let theirs = rx.clone();
-            let receiver = scene.right(move || {
-                let mut got = vec![theirs.recv().unwrap(), theirs.recv().unwrap()];
-                got.sort_unstable();
-                got
-            });
-            selecting.until_waiting();
-            let sender = scene.right(move || tx.send(1));
-            go.send(2).unwrap();
-            assert_eq!(receiver.join(), [1, 2]);
-            selecting.join().unwrap();
-            sender.join().unwrap();
-            assert_eq!(rx.try_iter().count(), 0);
-        }
     });
 }
 

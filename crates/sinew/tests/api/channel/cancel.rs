@@ -261,6 +261,16 @@ fn the_first_channel_arm_of_a_cancelled_select_is_told() {
         });
         let send = Some(SendError::Cancelled(3));
         assert_eq!(told, (Some(RecvError::Cancelled), send));
+        // With a default too; alone it needs no wait, and is no point.
+        let ours = rx.clone();
+        let told = cancelled(move || {
+            let first = select! {
+                recv(ours) -> got => got.err(),
+                default => None,
+            };
+            (first, select! { default => "default" })
+        });
+        assert_eq!(told, (Some(RecvError::Cancelled), "default"));
         assert_eq!(rx.try_iter().collect::<Vec<_>>(), [1]);
     });
 }

@@ -163,8 +163,12 @@ fn of_a_close_and_sends_at_the_same_time_each_send_counts_or_comes_back() {
                 .map(|n| {
                     let (tx, census) = (tx.clone(), census.clone());
                     scene.side(n, move || {
-                        let sent = (0..).take_while(|i| tx.send(census.make(*i)).is_ok());
-                        sent.count()
+                        // A send that need not wait does not yield.
+                        let send = |i: &usize| {
+                            sinew::yield_now();
+                            tx.send(census.make(*i)).is_ok()
+                        };
+                        (0..).take_while(send).count()
                     })
                 })
                 .collect();

@@ -11,6 +11,7 @@ mod drops;
 mod list;
 mod oneshot;
 mod programs;
+mod promises;
 mod ready;
 mod select;
 mod select_macro;

@@ -335,7 +335,13 @@ fn a_receiver_that_leaves_while_others_send_ends_them_all() {
             let senders: Vec<_> = (0..4)
                 .map(|n| {
                     let tx = tx.clone();
-                    scene.side(n, move || (0..).find(|i| tx.send(*i).is_err()))
+                    scene.side(n, move || {
+                        // A send that need not wait does not yield.
+                        (0..).find(|i| {
+                            sinew::yield_now();
+                            tx.send(*i).is_err()
+                        })
+                    })
                 })
                 .collect();
             drop(tx);

@@ -2,7 +2,7 @@
 
 use super::poll::ByHand;
 use super::{HOUR, SHORT, settle, spawn_parked};
-use crate::harness::{Gate, Log, OnDrop, in_fibers, is_expected, panic_expected};
+use crate::harness::{Log, OnDrop, in_fibers, is_expected, panic_expected};
 use crate::harness::{wait_until, watch};
 use sinew::sync::{Broken, Future, Promise, WaitFutureError, WaitFutureTimeoutError, promise};
 use sinew::time::Instant;
@@ -222,31 +222,26 @@ fn wait_any_says_which_is_set_and_takes_nothing() {
     in_fibers(|| {
         let (mut promises, mut futures): (Vec<_>, Vec<_>) =
             (0..5).map(|_| promise::<usize>()).unzip();
-        let begun = Gate::new();
-        let theirs = begun.clone();
-        let waiter = sinew::spawn(move || {
-            theirs.open();
-            let mut order = Vec::new();
-            while order.len() < 5 {
+        let order = Log::new();
+        let theirs = order.clone();
+        let waiter = spawn_parked(move || {
+            while !futures.is_empty() {
                 let mut left: Vec<_> = futures.iter_mut().collect();
                 let i = Future::wait_any(&mut left).unwrap();
-                drop(left);
-                order.push(futures.remove(i).wait().unwrap_or(99));
+                theirs.push(futures.remove(i).wait().unwrap_or(99));
             }
-            order
         });
-        begun.pass();
-        for i in [2, 4, 0, 1, 3] {
-            wait_until(|| waiter.fiber().wait_reason() != sinew::WaitReason::None);
+        for (known, i) in [2, 4, 0, 1, 3].into_iter().enumerate() {
+            wait_until(|| order.len() == known);
             let promise = std::mem::replace(&mut promises[i], promise().0);
             if i == 1 {
                 drop(promise); // broken is an answer, too
             } else {
                 promise.set(i).unwrap();
             }
-            settle();
         }
-        assert_eq!(waiter.join().unwrap(), [2, 4, 0, 99, 3]);
+        waiter.join().unwrap();
+        assert_eq!(order.take(), [2, 4, 0, 99, 3]);
     });
 }
 

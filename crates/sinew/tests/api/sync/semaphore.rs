@@ -2,7 +2,7 @@
 
 use super::poll::ByHand;
 use super::{HOUR, SHORT, parked, settle, spawn_begun, spawn_parked};
-use crate::harness::{in_fibers, panic_expected, runtime, watch};
+use crate::harness::{Log, in_fibers, panic_expected, runtime, wait_until, watch};
 use sinew::JoinHandle;
 use sinew::sync::{
     AcquireError, AcquireTimeoutError, OwnedSemaphorePermit, Semaphore, SemaphorePermit,
@@ -81,11 +81,11 @@ fn added_permits_wake_as_many_as_they_suffice_for() {
             .collect();
         let ended = || holders.iter().filter(|fiber| fiber.is_finished()).count();
         semaphore.add_permits(3);
-        crate::harness::wait_until(|| ended() >= 3);
+        wait_until(|| ended() >= 3);
         settle();
         assert_eq!(ended(), 3);
         semaphore.add_permits(2);
-        crate::harness::wait_until(|| ended() == 4);
+        wait_until(|| ended() == 4);
         assert_eq!(semaphore.available_permits(), 1);
     });
 }
@@ -93,9 +93,10 @@ fn added_permits_wake_as_many_as_they_suffice_for() {
 #[test]
 fn waiters_are_served_in_the_order_they_came() {
     in_fibers(|| {
+        const WANTED: [usize; 6] = [2, 1, 3, 1, 1, 2];
         let semaphore = Arc::new(Semaphore::new(0));
-        let log = crate::harness::Log::new();
-        let fibers: Vec<_> = [2, 1, 3, 1, 1, 2]
+        let log = Log::new();
+        let fibers: Vec<_> = WANTED
             .into_iter()
             .enumerate()
             .map(|(i, n)| {
@@ -110,17 +111,15 @@ fn waiters_are_served_in_the_order_they_came() {
             .collect();
         for (i, fiber) in fibers.into_iter().enumerate() {
             // Bit by bit: each gets its own before the next gets any.
-            while !fiber.is_finished() {
-                semaphore.add_permits(1);
-                settle();
-                crate::harness::wait_until(|| {
-                    fiber.is_finished() || fiber.fiber().wait_reason() != sinew::WaitReason::None
-                });
-            }
+            semaphore.add_permits(WANTED[i] - 1);
+            settle();
+            assert_eq!(log.len(), i);
+            semaphore.add_permits(1);
             fiber.join().unwrap();
+            settle();
             assert_eq!(log.len(), i + 1);
         }
-        assert!(log.take().into_iter().eq(0..6));
+        assert!(log.take().into_iter().eq(0..WANTED.len()));
     });
 }
 

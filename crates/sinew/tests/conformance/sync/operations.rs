@@ -10,8 +10,8 @@ use sinew::sync::{
     WaitTimeoutError, promise,
 };
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// How to wait.
@@ -55,6 +55,10 @@ pub struct Case {
     pub many: bool,
     /// Does a release that came first let a later waiter pass?
     pub remembers: bool,
+    /// Do waiters release each other?
+    pub gathers: bool,
+    /// Has a wait that was claimed done its part, also if its future is dropped?
+    pub done_when_claimed: bool,
     pub make: fn(waiters: usize) -> Arc<dyn Operation>,
 }
 
@@ -64,6 +68,8 @@ const fn case(name: &'static str, make: fn(usize) -> Arc<dyn Operation>) -> Case
         point: false,
         many: true,
         remembers: true,
+        gathers: false,
+        done_when_claimed: false,
         make,
     }
 }
@@ -72,6 +78,28 @@ const fn point(name: &'static str, make: fn(usize) -> Arc<dyn Operation>) -> Cas
     let mut case = case(name, make);
     case.point = true;
     case
+}
+
+impl Case {
+    const fn for_one(mut self) -> Self {
+        self.many = false;
+        self
+    }
+
+    const fn forgets(mut self) -> Self {
+        self.remembers = false;
+        self
+    }
+
+    const fn gathers(mut self) -> Self {
+        self.gathers = true;
+        self.done_when_claimed()
+    }
+
+    const fn done_when_claimed(mut self) -> Self {
+        self.done_when_claimed = true;
+        self
+    }
 }
 
 pub const CASES: &[Case] = &[
@@ -88,13 +116,7 @@ pub const CASES: &[Case] = &[
     case("RwLock::read", |_| {
         Held::make(|| Arc::new(Reading::default()))
     }),
-    Case {
-        name: "Condvar::wait",
-        point: false,
-        many: true,
-        remembers: false,
-        make: |_| Arc::new(Signalled::default()),
-    },
+    case("Condvar::wait", |_| Arc::new(Signalled::default())).forgets(),
     point("Semaphore::acquire", |_| {
         Arc::new(Acquiring(Semaphore::new(0)))
     }),
@@ -103,7 +125,8 @@ pub const CASES: &[Case] = &[
     }),
     case("Barrier::wait", |waiters| {
         Arc::new(Meeting(Arc::new(Barrier::new(waiters + 1))))
-    }),
+    })
+    .gathers(),
     case("Once::wait", |_| Arc::new(Once::new())),
     case("OnceLock::wait", |_| Arc::new(OnceLock::<u32>::new())),
     case("WaitGroup::wait", |_| Arc::new(Group::default())),
@@ -111,13 +134,7 @@ pub const CASES: &[Case] = &[
     point("Notify::wait", |_| Arc::new(Notify::new())),
     point("Futex::wait", |_| Arc::new(Futex::new())),
     point("Sequencer::wait", |_| Arc::new(Sequencer::new())),
-    Case {
-        name: "Future::wait",
-        point: true,
-        many: false,
-        remembers: true,
-        make: |_| Arc::new(Promised::new()),
-    },
+    point("Future::wait", |_| Arc::new(Promised::new())).for_one(),
     point("Receiver::recv", |_| {
         Receiving::make(Some(1), Release::Message)
     }),
@@ -130,8 +147,8 @@ pub const CASES: &[Case] = &[
     point("Receiver::recv, the end", |_| {
         Receiving::make(Some(1), Release::Disconnection)
     }),
-    point("Sender::send", |_| Sending::make(2)),
-    point("Sender::send, capacity 0", |_| Sending::make(0)),
+    point("Sender::send", |_| Sending::make(2)).done_when_claimed(),
+    point("Sender::send, capacity 0", |_| Sending::make(0)).done_when_claimed(),
 ];
 
 pub fn timed_out(_: TimedOut) -> Early {

@@ -1,0 +1,274 @@
+//! `select!`, `select_biased!` and `race!`.
+//!
+//! Arms are parsed one by one; each becomes a variant of an enum that the select
+//! yields, and an arm of the `match` over it that has the body. What the pieces
+//! do is in `sinew`'s own `select` folder, which also draws the whole.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{format_ident, quote};
+use syn::parse::{Parse, ParseStream};
+use syn::punctuated::Punctuated;
+use syn::{Error, Expr, Ident, Pat, Result, Token, parenthesized};
+
+/// Which of the macros it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Fair,
+    Biased,
+    Race,
+}
+
+/// What an arm waits for.
+enum Operation {
+    Recv(Expr),
+    Send(Expr, Box<Expr>),
+    Join(Expr),
+    Wait(Expr),
+}
+
+struct Arm {
+    operation: Operation,
+    binding: Option<Pat>,
+    body: Expr,
+}
+
+#[derive(Default)]
+struct Arms {
+    arms: Vec<Arm>,
+    /// `default`, with the timeout if it has one.
+    default: Option<(Option<Expr>, Expr)>,
+    cancelled: Option<Expr>,
+}
+
+impl Parse for Arms {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let mut all = Self::default();
+        while !input.is_empty() {
+            all.parse_arm(input)?;
+        }
+        Ok(all)
+    }
+}
+
+impl Arms {
+    fn parse_arm(&mut self, input: ParseStream<'_>) -> Result<()> {
+        // `default` is a keyword of some contexts only: an identifier here.
+        let name: Ident = input.call(syn::ext::IdentExt::parse_any)?;
+        let mut arguments = None;
+        if input.peek(syn::token::Paren) {
+            let content;
+            parenthesized!(content in input);
+            arguments = Some(Punctuated::<Expr, Token![,]>::parse_terminated(&content)?);
+        }
+        let mut binding = None;
+        if input.peek(Token![->]) {
+            input.parse::<Token![->]>()?;
+            binding = Some(input.call(Pat::parse_multi_with_leading_vert)?);
+        }
+        input.parse::<Token![=>]>()?;
+        let body = input.call(Expr::parse_with_earlier_boundary_rule)?;
+        let block_like = matches!(
+            body,
+            Expr::Block(_)
+                | Expr::If(_)
+                | Expr::Match(_)
+                | Expr::While(_)
+                | Expr::Loop(_)
+                | Expr::ForLoop(_)
+                | Expr::Unsafe(_)
+        );
+        if input.peek(Token![,]) {
+            input.parse::<Token![,]>()?;
+        } else if !input.is_empty() && !block_like {
+            return Err(input.error("expected `,` after the body of an arm"));
+        }
+        self.add(&name, arguments, binding, body)
+    }
+
+    fn add(
+        &mut self,
+        name: &Ident,
+        arguments: Option<Punctuated<Expr, Token![,]>>,
+        binding: Option<Pat>,
+        body: Expr,
+    ) -> Result<()> {
+        let count = arguments.as_ref().map_or(0, Punctuated::len);
+        let mut values = arguments.into_iter().flatten();
+        let mut next = || values.next().expect("counted");
+        let operation = match (name.to_string().as_str(), count) {
+            ("recv", 1) => Operation::Recv(next()),
+            ("send", 2) => Operation::Send(next(), Box::new(next())),
+            ("join", 1) => Operation::Join(next()),
+            ("wait", 1) => Operation::Wait(next()),
+            ("recv" | "join" | "wait", _) => {
+                return Err(Error::new(
+                    name.span(),
+                    format!("`{name}` takes one argument"),
+                ));
+            }
+            ("send", _) => {
+                return Err(Error::new(
+                    name.span(),
+                    "`send` takes a sender and a message",
+                ));
+            }
+            ("default" | "cancelled", _) if binding.is_some() => {
+                return Err(Error::new(name.span(), format!("`{name}` yields nothing")));
+            }
+            ("default", 0 | 1) => {
+                let timeout = (count == 1).then(next);
+                if self.default.replace((timeout, body)).is_some() {
+                    return Err(Error::new(name.span(), "a second `default` arm"));
+                }
+                return Ok(());
+            }
+            ("default", _) => {
+                return Err(Error::new(name.span(), "`default` takes at most a timeout"));
+            }
+            ("cancelled", 0) => {
+                if self.cancelled.replace(body).is_some() {
+                    return Err(Error::new(name.span(), "a second `cancelled` arm"));
+                }
+                return Ok(());
+            }
+            ("cancelled", _) => {
+                return Err(Error::new(name.span(), "`cancelled` takes no argument"));
+            }
+            _ => {
+                return Err(Error::new(
+                    name.span(),
+                    "expected `recv`, `send`, `join`, `wait`, `cancelled` or `default`",
+                ));
+            }
+        };
+        self.arms.push(Arm {
+            operation,
+            binding,
+            body,
+        });
+        Ok(())
+    }
+}
+
+pub(crate) fn expand(input: TokenStream, kind: Kind) -> TokenStream {
+    match syn::parse2::<Arms>(input) {
+        Ok(arms) => expand_arms(&arms, kind),
+        Err(error) => error.into_compile_error(),
+    }
+}
+
+fn expand_arms(all: &Arms, kind: Kind) -> TokenStream {
+    let local =
+        |name: &str, index: usize| Ident::new(&format!("{name}{index}"), Span::mixed_site());
+    let mut parameters = Vec::new();
+    let (mut outer, mut inner, mut refs) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut chosen, mut bodies) = (Vec::new(), Vec::new());
+    let mut cancels = Vec::new();
+    for (index, arm) in all.arms.iter().enumerate() {
+        let (thing, made) = (local("__thing", index), local("__arm", index));
+        let variant = format_ident!("Arm{index}");
+        parameters.push(format_ident!("T{index}"));
+        let value = Ident::new("__value", Span::mixed_site());
+        let (bind, make, result) = match &arm.operation {
+            Operation::Recv(receiver) => (
+                quote!(let #thing = &(#receiver);),
+                quote!(::sinew::__select::recv(#thing)),
+                quote!(#value),
+            ),
+            Operation::Send(sender, message) => (
+                quote!(let #thing = &(#sender);),
+                quote!(::sinew::__select::send(#thing)),
+                quote!(#value.send(#message)),
+            ),
+            Operation::Join(handle) => (
+                quote!(let #thing = &mut (#handle);),
+                quote!(::sinew::__select::join(&*#thing)),
+                quote!({
+                    let () = #value;
+                    ::sinew::__select::joined(&mut *#thing)
+                }),
+            ),
+            Operation::Wait(waitable) => (
+                quote!(let #thing = #waitable;),
+                quote!(::sinew::__select::wait(#thing)),
+                quote!(#value),
+            ),
+        };
+        outer.push(bind);
+        inner.push(quote!(let #made = #make;));
+        refs.push(quote!(#made.as_arm()));
+        chosen.push(quote! {
+            ::sinew::__select::Choice::Arm(#index) => __Selected::#variant(#made.take()),
+        });
+        let body = &arm.body;
+        let pattern = arm
+            .binding
+            .as_ref()
+            .map_or_else(|| quote!(_), |pat| quote!(#pat));
+        bodies.push(quote! {
+            __Selected::#variant(#value) => {
+                let #pattern = #result;
+                #body
+            }
+        });
+        if kind == Kind::Race && matches!(arm.operation, Operation::Join(_)) {
+            cancels.push(quote! {
+                if !::core::matches!(__choice, ::sinew::__select::Choice::Arm(#index)) {
+                    ::sinew::__select::cancel(&*#thing);
+                }
+            });
+        }
+    }
+    let biased = kind == Kind::Biased;
+    let has_cancelled = all.cancelled.is_some();
+    let unreachable = quote!(::core::unreachable!("this arm is not there"));
+    let cancelled_body = all
+        .cancelled
+        .as_ref()
+        .map_or_else(|| unreachable.clone(), |body| quote!(#body));
+    let (wait, default_body) = match &all.default {
+        None => (quote!(::sinew::__select::Wait::forever()), unreachable),
+        Some((None, body)) => (quote!(::sinew::__select::Wait::not_at_all()), quote!(#body)),
+        Some((Some(timeout), body)) => (
+            quote!(::sinew::__select::Wait::at_most(#timeout)),
+            quote!(#body),
+        ),
+    };
+    let variants = parameters.iter().enumerate().map(|(index, parameter)| {
+        let variant = format_ident!("Arm{index}");
+        quote!(#variant(#parameter))
+    });
+    quote! {
+        {
+            #[allow(dead_code, clippy::large_enum_variant)]
+            enum __Selected<#(#parameters),*> {
+                #(#variants,)*
+                Default,
+                Cancelled,
+            }
+            #(#outer)*
+            match {
+                #[allow(unused_imports)]
+                use ::sinew::__select::WaitArm as _;
+                #(#inner)*
+                let __choice = ::sinew::__select::run(
+                    &[#(#refs),*],
+                    #biased,
+                    #wait,
+                    #has_cancelled,
+                );
+                #(#cancels)*
+                match __choice {
+                    #(#chosen)*
+                    ::sinew::__select::Choice::Arm(_) => ::core::unreachable!(),
+                    ::sinew::__select::Choice::Default => __Selected::Default,
+                    ::sinew::__select::Choice::Cancelled => __Selected::Cancelled,
+                }
+            } {
+                #(#bodies)*
+                __Selected::Default => #default_body,
+                __Selected::Cancelled => #cancelled_body,
+            }
+        }
+    }
+}
