@@ -163,7 +163,7 @@ fn expand_arms(all: &Arms, kind: Kind) -> TokenStream {
     let mut parameters = Vec::new();
     let (mut outer, mut inner, mut refs) = (Vec::new(), Vec::new(), Vec::new());
     let (mut chosen, mut bodies) = (Vec::new(), Vec::new());
-    let mut cancels = Vec::new();
+    let (mut cancels, mut things) = (Vec::new(), Vec::new());
     for (index, arm) in all.arms.iter().enumerate() {
         let (thing, made) = (local("__thing", index), local("__arm", index));
         let variant = format_ident!("Arm{index}");
@@ -171,17 +171,17 @@ fn expand_arms(all: &Arms, kind: Kind) -> TokenStream {
         let value = Ident::new("__value", Span::mixed_site());
         let (bind, make, result) = match &arm.operation {
             Operation::Recv(receiver) => (
-                quote!(let #thing = &(#receiver);),
+                quote!(&(#receiver)),
                 quote!(::sinew::__select::recv(#thing)),
                 quote!(#value),
             ),
             Operation::Send(sender, message) => (
-                quote!(let #thing = &(#sender);),
+                quote!(&(#sender)),
                 quote!(::sinew::__select::send(#thing)),
                 quote!(#value.send(#message)),
             ),
             Operation::Join(handle) => (
-                quote!(let #thing = &mut (#handle);),
+                quote!(&mut (#handle)),
                 quote!(::sinew::__select::join(&*#thing)),
                 quote!({
                     let () = #value;
@@ -189,12 +189,13 @@ fn expand_arms(all: &Arms, kind: Kind) -> TokenStream {
                 }),
             ),
             Operation::Wait(waitable) => (
-                quote!(let #thing = #waitable;),
+                quote!(#waitable),
                 quote!(::sinew::__select::wait(#thing)),
                 quote!(#value),
             ),
         };
         outer.push(bind);
+        things.push(thing.clone());
         inner.push(quote!(let #made = #make;));
         refs.push(quote!(#made.as_arm()));
         chosen.push(quote! {
@@ -246,8 +247,8 @@ fn expand_arms(all: &Arms, kind: Kind) -> TokenStream {
                 Default,
                 Cancelled,
             }
-            #(#outer)*
-            match {
+            // The scrutinee: what is temporary in it lives until the end.
+            match (#(#outer,)*) { (#(#things,)*) => match {
                 #[allow(unused_imports)]
                 use ::sinew::__select::WaitArm as _;
                 #(#inner)*
@@ -268,7 +269,7 @@ fn expand_arms(all: &Arms, kind: Kind) -> TokenStream {
                 #(#bodies)*
                 __Selected::Default => #default_body,
                 __Selected::Cancelled => #cancelled_body,
-            }
+            } }
         }
     }
 }

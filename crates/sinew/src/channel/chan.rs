@@ -11,6 +11,7 @@ use crate::fiber::WaitReason;
 use crate::primitive::{AtomicUsize, Ordering};
 use crate::sched::switch;
 use crate::sys::Lock;
+use crate::task::safepoint;
 use crate::wait::node::{Place, Wakes};
 use crate::wait::{Deadline, Operation, WaitOutcome, WaitSpec, Waiter};
 use crate::wait::{perform, point, wait};
@@ -135,7 +136,11 @@ impl<T> Chan<T> {
         }
         // Most sends need not wait: so look first, without what a wait needs.
         match self.try_send(message) {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                // A loop of sends that need not wait lets others run, too.
+                safepoint();
+                Ok(())
+            }
             Err(TrySendError::Disconnected(message)) => {
                 Err(SendTimeoutError::Disconnected(message))
             }

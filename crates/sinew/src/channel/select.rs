@@ -35,6 +35,62 @@ struct Entry<'a> {
     index: usize,
 }
 
+/// Operations in the order in which they were added.
+///
+/// An array and a `Vec`, not a small vector: the drop of that would count as a
+/// use of what the operations borrow.
+#[derive(Clone)]
+struct Entries<'a> {
+    few: [Option<Entry<'a>>; INLINE],
+    /// How many places of the array were used, also by what was removed since.
+    used: usize,
+    more: Vec<Entry<'a>>,
+}
+
+impl<'a> Entries<'a> {
+    fn new() -> Self {
+        Self {
+            few: [None; INLINE],
+            used: 0,
+            more: Vec::new(),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Entry<'a>> + '_ {
+        let few = self.few[..self.used].iter().flatten();
+        few.chain(&self.more).copied()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.iter().next().is_none()
+    }
+
+    fn push(&mut self, entry: Entry<'a>) {
+        if self.used < INLINE {
+            self.few[self.used] = Some(entry);
+            self.used += 1;
+        } else {
+            self.more.push(entry);
+        }
+    }
+
+    /// False if there is none with that index.
+    fn remove(&mut self, index: usize) -> bool {
+        let is_it = |entry: &Entry<'_>| entry.index == index;
+        for place in &mut self.few {
+            if place.as_ref().is_some_and(is_it) {
+                *place = None;
+                return true;
+            }
+        }
+        let at = self.more.iter().position(is_it);
+        if let Some(at) = at {
+            self.more.remove(at);
+        }
+        at.is_some()
+    }
+}
+
 /// An operation while a select waits for it.
 struct EntryArm<'a> {
     end: &'a dyn End,
@@ -135,7 +191,7 @@ unsafe impl Arm for ReadyArm<'_> {
 /// ```
 #[derive(Clone)]
 pub struct Select<'a> {
-    entries: SmallVec<[Entry<'a>; INLINE]>,
+    entries: Entries<'a>,
     next_index: usize,
     biased: bool,
 }
@@ -150,7 +206,7 @@ impl<'a> Select<'a> {
     /// No operations yet; fair among those that are ready.
     pub fn new() -> Self {
         Self {
-            entries: SmallVec::new(),
+            entries: Entries::new(),
             next_index: 0,
             biased: false,
         }
@@ -188,9 +244,7 @@ impl<'a> Select<'a> {
     /// If there is none with that index.
     #[track_caller]
     pub fn remove(&mut self, index: usize) {
-        let at = self.entries.iter().position(|entry| entry.index == index);
-        self.entries
-            .remove(at.expect("no operation with this index"));
+        assert!(self.entries.remove(index), "no operation with this index");
     }
 
     /// Chooses an operation that is ready.
@@ -268,7 +322,8 @@ impl<'a> Select<'a> {
             })
             .collect();
         let selected = self.run(arms.iter(), patience, on_cancel, at)?;
-        let entry = self.entries[selected];
+        let entry = self.entries.iter().nth(selected);
+        let entry = entry.expect("it was selected");
         Some(SelectedOperation {
             end: entry.end,
             index: entry.index,
@@ -374,7 +429,7 @@ impl<'a> Select<'a> {
             })
             .collect();
         let selected = self.run(arms.iter(), patience, on_cancel, at)?;
-        Some(self.entries[selected].index)
+        self.entries.iter().nth(selected).map(|entry| entry.index)
     }
 }
 

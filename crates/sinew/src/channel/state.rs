@@ -448,6 +448,8 @@ impl<T> State<T> {
             return Err(message);
         }
         self.put(message, wakes);
+        // If a receiver took it the slot is still free.
+        self.admit(wakes);
         Ok(())
     }
 

@@ -113,6 +113,7 @@ struct Head {
     has_context: Cell<bool>,
     entry_merged: Cell<bool>,
     heard: Heard,
+    loans: AtomicU8,
     timer_armed: Cell<bool>,
     no_suspend: Cell<u16>,
     panics: Cell<u16>,
@@ -184,6 +185,7 @@ impl Block {
         head.has_context.set(false);
         head.entry_merged.set(false);
         head.heard.reset();
+        head.loans.store(0, Ordering::Relaxed);
         head.timer_armed.set(false);
         head.no_suspend.set(0);
         head.panics.set(0);
@@ -310,6 +312,12 @@ impl Block {
             Ordering::Relaxed,
             Ordering::Relaxed,
         );
+    }
+
+    /// Through how many locks that it holds its priority is raised; see
+    /// `wait::lend`.
+    pub(crate) fn loans(&self) -> &AtomicU8 {
+        &self.head.loans
     }
 
     /// Says why and where the fiber is about to wait.
@@ -529,6 +537,7 @@ impl Block {
                 has_context: Cell::new(false),
                 entry_merged: Cell::new(false),
                 heard: Heard::new(),
+                loans: AtomicU8::new(0),
                 timer_armed: Cell::new(false),
                 no_suspend: Cell::new(0),
                 panics: Cell::new(0),

@@ -318,6 +318,28 @@ pub(crate) fn for_each_of(runtime: *mut (), mut visit: impl FnMut(BlockRef)) {
     }
 }
 
+/// A reference to the block at this address, if a fiber is there.
+///
+/// For who knows only that one was there: it may have ended, and another may be
+/// in its place.
+pub(crate) fn find(address: *const Block) -> Option<BlockRef> {
+    let registry = registry();
+    let bytes = CHUNK_BLOCKS * BLOCK_BYTES;
+    registry
+        .chunks
+        .iter()
+        .filter(|chunk| chunk.memory.is_some())
+        .find(|chunk| (address as usize).wrapping_sub(chunk.blocks() as usize) < bytes)?;
+    // SAFETY: in a mapped chunk, which stays so under the lock (invariant 1);
+    // whoever stored the address had it of a block.
+    let block = unsafe { &*address };
+    // SAFETY: just acquired.
+    block
+        .state()
+        .try_acquire()
+        .then(|| unsafe { BlockRef::from_counted(NonNull::from(block)) })
+}
+
 /// Lets `look` read a block and its name although its fiber may end meanwhile.
 ///
 /// For the monitor, which has no reference: the memory stays mapped and names

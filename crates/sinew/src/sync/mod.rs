@@ -1,6 +1,7 @@
 //! Locks, and other ways to wait for each other.
 
 mod barrier;
+mod condvar;
 mod error;
 mod event;
 mod fair_mutex;
@@ -8,10 +9,12 @@ mod futex;
 mod future;
 mod lazy_lock;
 mod linger;
+mod mutex;
 mod notify;
 mod once;
 mod once_lock;
 mod promise;
+mod raw_mutex;
 mod rwlock;
 mod rwlock_guard;
 mod semaphore;
@@ -22,12 +25,14 @@ mod turns;
 mod wait_group;
 
 pub use barrier::{Barrier, BarrierWaitResult};
+pub use condvar::{Condvar, WaitTimeoutResult};
 pub use error::{TimedOut, TryLockError, WaitTimeoutError};
 pub use event::Event;
 pub use fair_mutex::{FairMutex, FairMutexGuard};
 pub use futex::{Futex, FutexError, FutexTimeoutError};
 pub use future::{Future, WaitFutureError, WaitFutureTimeoutError};
 pub use lazy_lock::LazyLock;
+pub use mutex::{Mutex, MutexGuard};
 pub use notify::Notify;
 pub use once::{Once, OnceState};
 pub use once_lock::OnceLock;

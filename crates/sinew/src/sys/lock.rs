@@ -41,6 +41,10 @@ unsafe impl<T: Send> Sync for Lock<T> {}
 // SAFETY: it owns the value.
 unsafe impl<T: Send> Send for Lock<T> {}
 
+// What it guards is never left half changed by a panic.
+impl<T> std::panic::UnwindSafe for Lock<T> {}
+impl<T> std::panic::RefUnwindSafe for Lock<T> {}
+
 impl<T> Lock<T> {
     pub(crate) const fn new(value: T) -> Self {
         Self {

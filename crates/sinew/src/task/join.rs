@@ -6,6 +6,7 @@ use crate::fiber::{Block, BlockRef, Detached, TakeOutcome, WaitReason, release};
 use crate::queue::Entry;
 use crate::sched::{current, switch};
 use crate::wait::end::{self, TaskWaiter};
+use crate::wait::lend;
 use crate::wait::{Deadline, WaitOutcome, WaitSpec};
 use std::fmt;
 use std::future::Future;
@@ -179,7 +180,7 @@ impl<T> JoinHandle<T> {
         // SAFETY: the running fiber is alive.
         let me = unsafe { me.as_ref() };
         // So that it may run before what is less urgent than us.
-        end::lend_priority(me, block);
+        lend::lend_priority(me, block);
         if block.is_claimed() || block.runtime() != me.runtime() {
             return;
         }

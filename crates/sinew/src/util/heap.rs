@@ -214,22 +214,20 @@ mod tests {
     use crate::util::rng::Rng;
     use std::ptr::NonNull;
 
-    struct Nodes(Vec<Box<HeapLinks>>);
+    /// They stay put: the vector does not grow.
+    struct Nodes(Vec<HeapLinks>);
 
     impl Nodes {
         fn new(count: usize) -> Self {
-            Self((0..count).map(|_| Box::new(HeapLinks::new())).collect())
+            Self((0..count).map(|_| HeapLinks::new()).collect())
         }
 
         fn at(&self, index: usize) -> NonNull<HeapLinks> {
-            NonNull::from(&*self.0[index])
+            NonNull::from(&self.0[index])
         }
 
         fn index_of(&self, node: NonNull<HeapLinks>) -> usize {
-            let found = self
-                .0
-                .iter()
-                .position(|other| NonNull::from(&**other) == node);
+            let found = self.0.iter().position(|other| NonNull::from(other) == node);
             found.unwrap()
         }
     }
@@ -240,7 +238,7 @@ mod tests {
         let nodes = Nodes::new(keys.len());
         let mut heap = Heap::new();
         for (index, key) in keys.into_iter().enumerate() {
-            // SAFETY: boxed nodes stay put; each is linked once.
+            // SAFETY: nodes stay put; each is linked once.
             unsafe { heap.insert(nodes.at(index), key) };
         }
         assert_eq!(heap.first_key(), Some(1));
@@ -264,7 +262,7 @@ mod tests {
                 let index = rng.below(64);
                 if !nodes.0[index].is_linked() {
                     let key = rng.below(20) as u64;
-                    // SAFETY: boxed nodes stay put; it is not linked.
+                    // SAFETY: nodes stay put; it is not linked.
                     unsafe { heap.insert(nodes.at(index), key) };
                     model.push((key, arrival, index));
                     model.sort_unstable();
@@ -294,7 +292,7 @@ mod tests {
         let nodes = Nodes::new(MANY);
         let mut heap = Heap::new();
         for index in 0..MANY {
-            // SAFETY: boxed nodes stay put; each is linked once.
+            // SAFETY: nodes stay put; each is linked once.
             unsafe { heap.insert(nodes.at(index), (MANY - index) as u64) };
         }
         // A chain of only children now; its middle leaves first.
@@ -305,7 +303,7 @@ mod tests {
         let mut last = 0;
         let mut left = 0;
         while let Some(node) = heap.pop_first() {
-            // SAFETY: boxed, and still there.
+            // SAFETY: it stays put.
             let key = unsafe { node.as_ref() }.key.get().0;
             assert!(last < key);
             (last, left) = (key, left + 1);

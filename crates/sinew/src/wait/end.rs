@@ -12,15 +12,14 @@
 //! and a bit in the word, and is woken by the fiber: no lock, and no claim to
 //! race for. This is `join`; through the list it took 147 instead of 120 ns.
 
+use super::lend;
 use super::node::Node;
 use super::operation::{Enlisted, Operation};
 use super::outcome::WaitOutcome;
 use super::waiter::{WaitSpec, Waiter, wait};
 use crate::fiber::{Audience, Block};
-use crate::sched::shared::{Remote, Shared};
 use std::pin::pin;
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 /// Links `node` into the list of `target`; false if that has completed.
@@ -70,7 +69,7 @@ pub(crate) fn wait_for_end(target: &Block, spec: &WaitSpec<'_>) -> WaitOutcome {
     };
     let outcome = wait(&waiter, spec);
     if outcome != WaitOutcome::Woken && spec.lend.is_some() {
-        take_priority_back(target);
+        lend::take_back(target);
     }
     outcome
 }
@@ -238,50 +237,4 @@ pub(crate) fn wake_list(target: &Block) {
             return;
         }
     }
-}
-
-/// Lets `to` run at least as urgently as `from`, the running fiber.
-///
-/// If `to` itself waits for a third fiber it is nudged, looks again, and passes
-/// the priority on in its own wait.
-pub(crate) fn lend_priority(from: &Block, to: &Block) {
-    let priority = from.priority();
-    if to.priority() >= priority || !to.raise_priority(priority) {
-        return;
-    }
-    if to.runtime() == from.runtime() {
-        // Relaxed: a worker looks at the flag when it next looks around.
-        //
-        // SAFETY: the home of a fiber is null or a `Remote` of its runtime, and
-        // its runtime a `Shared`. It is alive because `from` is, which belongs to
-        // the same one (of another runtime we could not know).
-        unsafe {
-            match to.home().cast::<Remote>().as_ref() {
-                Some(home) => home.resort.store(true, Ordering::Relaxed),
-                // Not started: in whichever queue.
-                None => (*to.runtime().cast::<Shared>())
-                    .remotes
-                    .iter()
-                    .for_each(|remote| remote.resort.store(true, Ordering::Relaxed)),
-            }
-        }
-    }
-    let wake = to.state().nudge();
-    // SAFETY: the answer of this block's own word.
-    unsafe { to.follow(wake) };
-}
-
-/// A waiter gave up: what it lent goes back, what others lend stays.
-#[cold]
-fn take_priority_back(from: &Block) {
-    if from.state().load().owner_waits() {
-        return; // what its owner lends stays until the end
-    }
-    let before = from.priority();
-    let mut highest = from.base_priority();
-    from.joiners().lock().for_each(|links| {
-        // SAFETY: a linked node and its waiter are there; we hold the lock.
-        highest = highest.max(unsafe { links.cast::<Node>().as_ref().waiter() }.priority());
-    });
-    from.lower_priority(before, highest);
 }

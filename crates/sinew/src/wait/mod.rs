@@ -26,6 +26,7 @@
 
 pub(crate) mod deadline;
 pub(crate) mod end;
+pub(crate) mod lend;
 pub(crate) mod node;
 pub(crate) mod operation;
 pub(crate) mod outcome;

@@ -135,6 +135,15 @@ impl Waiter {
         self.single
     }
 
+    /// The fiber that waits, if it is one.
+    #[inline]
+    pub(crate) fn fiber(&self) -> Option<NonNull<Block>> {
+        match &self.target {
+            Target::Fiber(block) => Some(*block),
+            Target::Thread(_) | Target::Task(_) => None,
+        }
+    }
+
     /// Whether it is an async task's, which may go at any time.
     pub(crate) fn is_task(&self) -> bool {
         matches!(self.target, Target::Task(_))
@@ -415,7 +424,7 @@ fn is_over(fiber: &Block, waiter: &Waiter, spec: &WaitSpec<'_>) -> bool {
     }
     match spec.lend {
         None => {}
-        Some(Lend::To(block)) => super::end::lend_priority(fiber, block),
+        Some(Lend::To(block)) => super::lend::lend_priority(fiber, block),
         Some(Lend::By(lend)) => lend(fiber),
     }
     let token_came = match spec.token {

@@ -1,0 +1,99 @@
+//! Priority inheritance: who waits for a fiber makes it as urgent as itself.
+//!
+//! Through `join` the fiber is known and kept by the handle. Through a lock it is
+//! whoever holds it: the lock's word has the address of its block, which may have
+//! ended since (a guard can be leaked, or dropped elsewhere), so a reference is
+//! looked up ([`slab::find`]) and kept in the lock's [`Loan`] until it is
+//! unlocked.
+//!
+//! A fiber counts the locks through which it has borrowed. While there are any
+//! its priority only goes up; when the last is repaid it goes back to its own,
+//! or to what those lend who wait for its end.
+//!
+//! Invariant (loan): a loan is made and repaid under the lock of the line of the
+//! lock that it belongs to, while a waiter stands in that line.
+
+use super::node::Node;
+use crate::fiber::{Block, BlockRef, slab};
+use crate::primitive::Ordering;
+use crate::sched::shared::{Remote, Shared};
+
+/// To whom the waiters of a lock have lent.
+pub(crate) struct Loan(Option<BlockRef>);
+
+impl Loan {
+    pub(crate) const fn none() -> Self {
+        Self(None)
+    }
+
+    /// Lends the priority of `from` to the fiber at `holder`.
+    pub(crate) fn lend(&mut self, from: &Block, holder: *const Block) {
+        if self.0.is_none() {
+            let Some(block) = slab::find(holder) else {
+                return; // it has ended: its guard was leaked
+            };
+            // Relaxed: read by who holds the lock of the line, or as a hint.
+            block.loans().fetch_add(1, Ordering::Relaxed);
+            self.0 = Some(block);
+        }
+        if let Some(to) = &self.0 {
+            lend_priority(from, to);
+        }
+    }
+
+    /// The lock is given back, and what was lent through it.
+    pub(crate) fn repay(&mut self) {
+        if let Some(block) = self.0.take() {
+            // Relaxed: as above.
+            if block.loans().fetch_sub(1, Ordering::Relaxed) == 1 {
+                take_back(&block);
+            }
+        }
+    }
+}
+
+/// Lets `to` run at least as urgently as `from`, the running fiber.
+///
+/// If `to` itself waits for a third fiber it is nudged, looks again, and passes
+/// the priority on in its own wait.
+pub(crate) fn lend_priority(from: &Block, to: &Block) {
+    let priority = from.priority();
+    if to.priority() >= priority || !to.raise_priority(priority) {
+        return;
+    }
+    if to.runtime() == from.runtime() {
+        // Relaxed: a worker looks at the flag when it next looks around.
+        //
+        // SAFETY: the home of a fiber is null or a `Remote` of its runtime, and
+        // its runtime a `Shared`. It is alive because `from` is, which belongs to
+        // the same one (of another runtime we could not know).
+        unsafe {
+            match to.home().cast::<Remote>().as_ref() {
+                Some(home) => home.resort.store(true, Ordering::Relaxed),
+                // Not started: in whichever queue.
+                None => (*to.runtime().cast::<Shared>())
+                    .remotes
+                    .iter()
+                    .for_each(|remote| remote.resort.store(true, Ordering::Relaxed)),
+            }
+        }
+    }
+    let wake = to.state().nudge();
+    // SAFETY: the answer of this block's own word.
+    unsafe { to.follow(wake) };
+}
+
+/// A waiter gave up: what it lent goes back, what others lend stays.
+#[cold]
+pub(super) fn take_back(from: &Block) {
+    if from.state().load().owner_waits() || from.loans().load(Ordering::Relaxed) > 0 {
+        return; // what its owner lends stays until the end, and a lock's until then
+    }
+    let before = from.priority();
+    let mut highest = from.base_priority();
+    from.joiners().lock().for_each(|links| {
+        // SAFETY: a linked node and its waiter are there; we hold the lock.
+        highest = highest.max(unsafe { links.cast::<Node>().as_ref().waiter() }.priority());
+    });
+    from.lower_priority(before, highest);
+}
