@@ -23,9 +23,7 @@ pub(crate) enum RecvChoice<'a, T> {
         make: fn(Instant) -> T,
         output: Cell<Option<Result<Instant, Cancelled>>>,
     },
-    Never {
-        cancelled: Cell<bool>,
-    },
+    Never,
 }
 
 impl<'a, T> RecvChoice<'a, T> {
@@ -37,9 +35,7 @@ impl<'a, T> RecvChoice<'a, T> {
                 make: *make,
                 output: Cell::new(None),
             },
-            Flavor::Never => Self::Never {
-                cancelled: Cell::new(false),
-            },
+            Flavor::Never => Self::Never,
         }
     }
 
@@ -53,7 +49,8 @@ impl<'a, T> RecvChoice<'a, T> {
             Self::Timer { make, output, .. } => {
                 Ok(make(output.take().expect("the arm was chosen")?))
             }
-            Self::Never { .. } => Err(RecvError::Cancelled),
+            // It can be chosen in no other way.
+            Self::Never => Err(RecvError::Cancelled),
         }
     }
 }
@@ -69,7 +66,7 @@ unsafe impl<T> Arm for RecvChoice<'_, T> {
                 output.set(moment.map(Ok));
                 moment.is_some()
             }
-            Self::Never { .. } => false,
+            Self::Never => false,
         }
     }
 
@@ -94,17 +91,11 @@ unsafe impl<T> Arm for RecvChoice<'_, T> {
         }
     }
 
-    fn refuse(&self) -> bool {
+    fn refuse(&self) {
         match self {
             Self::Chan(arm) => arm.refuse(),
-            Self::Timer { output, .. } => {
-                output.set(Some(Err(Cancelled)));
-                true
-            }
-            Self::Never { cancelled } => {
-                cancelled.set(true);
-                true
-            }
+            Self::Timer { output, .. } => output.set(Some(Err(Cancelled))),
+            Self::Never => {}
         }
     }
 
@@ -163,7 +154,7 @@ unsafe impl<T> Arm for SendChoice<'_, T> {
         self.0.accept()
     }
 
-    fn refuse(&self) -> bool {
-        self.0.refuse()
+    fn refuse(&self) {
+        self.0.refuse();
     }
 }

@@ -123,9 +123,8 @@ unsafe impl Arm for EntryArm<'_> {
         fate != Fate::Again
     }
 
-    fn refuse(&self) -> bool {
+    fn refuse(&self) {
         self.chosen.set(Some(Chosen::Cancelled));
-        true
     }
 
     fn deadline(&self) -> Option<Deadline> {
@@ -158,9 +157,7 @@ unsafe impl Arm for ReadyArm<'_> {
         true
     }
 
-    fn refuse(&self) -> bool {
-        true
-    }
+    fn refuse(&self) {}
 
     fn deadline(&self) -> Option<Deadline> {
         self.end.deadline()

@@ -7,6 +7,7 @@ use super::chan::{At, Chan, Disconnected, can_wait};
 use super::error::TrySendError;
 use super::seat::{Fate, Seat};
 use super::state::Found;
+use crate::task::safepoint;
 use crate::wait::node::{Place, Wakes};
 use crate::wait::{Enlisted, Operation, Waiter};
 use std::cell::UnsafeCell;
@@ -78,6 +79,11 @@ impl<'a, T> Receiving<'a, T> {
                     Found::Message(message) => {
                         drop(state);
                         wakes.fire();
+                        if me.is_some() && !is_task {
+                            // A loop of receives that need not wait lets others
+                            // run, too.
+                            safepoint();
+                        }
                         return Enlisted::Done(Ok(message));
                     }
                     Found::Closed => return Enlisted::Done(Err(Disconnected)),

@@ -45,10 +45,11 @@
 use super::block::{Birth, Block, Kind, Ops};
 use super::priority::Priority;
 use super::proxy::ThreadProxy;
-use super::state::{Completed, Detached, Park, State, Wake};
+use super::state::{Completed, Detached, Heard, Park, Snapshot, State, Wake, Wakes};
 use crate::primitive::model::Plain;
 use crate::primitive::{AtomicBool, AtomicUsize, Ordering};
 use crate::stack::StackClass;
+use crate::sys::Lock;
 use loom::sync::Arc;
 use loom::thread;
 use std::panic::Location;
@@ -60,9 +61,40 @@ fn occupied(references: u64) -> State {
     state
 }
 
+/// A state word, and what its fiber has heard of, as a block has both.
+struct Word {
+    state: State,
+    heard: Heard,
+    /// Used with `heard`, so that loom sees who does.
+    owner: Plain<u32>,
+}
+
+// SAFETY: `heard` is touched by who owns the fiber; loom checks `owner`.
+unsafe impl Sync for Word {}
+
+impl Word {
+    fn new(references: u64) -> Self {
+        Self {
+            state: occupied(references),
+            heard: Heard::new(),
+            owner: Plain::new(0),
+        }
+    }
+
+    fn take_wakes(&self) -> Wakes {
+        self.owner.set(1);
+        self.state.take_wakes(&self.heard)
+    }
+
+    fn commit_park(&self) -> Park {
+        self.owner.set(2);
+        self.state.commit_park(&self.heard)
+    }
+}
+
 /// A fiber that runs until one notification and one nudge have come.
 struct Sleeper {
-    state: State,
+    word: Word,
     /// What is saved when it leaves its stack: which wakes it has seen.
     context: Plain<(bool, bool)>,
     /// What the notifier and the nudger wrote before they woke it.
@@ -73,7 +105,7 @@ struct Sleeper {
 impl Sleeper {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            state: occupied(3),
+            word: Word::new(3),
             context: Plain::new((false, false)),
             payload: [Plain::new(0), Plain::new(0)],
             ended: Plain::new(false),
@@ -84,17 +116,14 @@ impl Sleeper {
     fn run(&self) {
         let (mut notified, mut nudged) = self.context.get();
         loop {
-            // As in `wait_fiber`: a look, then the read-modify-write.
-            let mut seen = self.state.load();
-            if seen.parked() || seen.woken() {
-                seen = self.state.take_wakes();
-            }
-            if seen.notified() {
+            // As in `wait::waiter::is_over`.
+            let wakes = self.word.take_wakes();
+            if wakes.notified {
                 assert!(!notified, "one notification came twice");
                 assert_eq!(self.payload[0].get(), 1);
                 notified = true;
             }
-            if seen.nudged() {
+            if wakes.seen.nudged() {
                 assert_eq!(self.payload[1].get(), 1);
                 nudged = true;
             }
@@ -104,7 +133,7 @@ impl Sleeper {
                 return;
             }
             self.context.set((notified, nudged));
-            match self.state.commit_park() {
+            match self.word.commit_park() {
                 Park::Asleep => return,
                 Park::Awake => {}
             }
@@ -128,9 +157,9 @@ fn a_wake_before_during_or_after_a_park_is_taken_once_with_all_that_came_before_
             thread::spawn(move || {
                 fiber.payload[which].set(1);
                 fiber.follow(if which == 0 {
-                    fiber.state.notify()
+                    fiber.word.state.notify()
                 } else {
-                    fiber.state.nudge()
+                    fiber.word.state.nudge()
                 });
             })
         });
@@ -139,6 +168,92 @@ fn a_wake_before_during_or_after_a_park_is_taken_once_with_all_that_came_before_
             waker.join().unwrap();
         }
         assert!(fiber.ended.get(), "a wake was lost");
+    });
+}
+
+/// A fiber that waits twice, each time for one of two permits.
+struct Twice {
+    word: Word,
+    /// Permits that are free, and whether the fiber stands in line.
+    line: Lock<(u32, bool)>,
+    /// How many waits are over; saved when it leaves its stack.
+    rounds: Plain<u32>,
+    /// What who hands a permit over wrote before.
+    payload: Plain<u32>,
+}
+
+impl Twice {
+    fn run(&self) {
+        loop {
+            if self.rounds.get() == 2 {
+                return;
+            }
+            {
+                let mut line = self.line.lock();
+                if line.0 > 0 {
+                    line.0 -= 1;
+                    self.rounds.set(self.rounds.get() + 1);
+                    continue;
+                }
+                line.1 = true;
+            }
+            if !self.wait() {
+                return;
+            }
+        }
+    }
+
+    /// False if the fiber left this thread.
+    fn wait(&self) -> bool {
+        while !self.word.take_wakes().notified {
+            match self.word.commit_park() {
+                Park::Asleep => return false,
+                Park::Awake => {}
+            }
+        }
+        assert!(!self.line.lock().1, "heard of a notification twice");
+        assert_eq!(self.payload.get(), 1);
+        self.payload.set(0);
+        self.rounds.set(self.rounds.get() + 1);
+        true
+    }
+
+    fn release(&self) {
+        {
+            let mut line = self.line.lock();
+            if !std::mem::take(&mut line.1) {
+                line.0 += 1;
+                return;
+            }
+        }
+        self.payload.set(1);
+        // Woken, it goes on inside `wait`.
+        if self.word.state.notify() == Wake::Enqueue && self.wait() {
+            self.run();
+        }
+    }
+}
+
+#[test]
+fn each_of_two_waits_in_a_row_ends_by_its_own_notification() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let fiber = Arc::new(Twice {
+            word: Word::new(3),
+            line: Lock::new((0, false)),
+            rounds: Plain::new(0),
+            payload: Plain::new(0),
+        });
+        let wakers = [0, 1].map(|_| {
+            let fiber = fiber.clone();
+            thread::spawn(move || fiber.release())
+        });
+        fiber.run();
+        for waker in wakers {
+            waker.join().unwrap();
+        }
+        assert_eq!(fiber.rounds.get(), 2, "a notification was lost");
     });
 }
 
@@ -159,7 +274,7 @@ fn of_two_wakers_of_one_park_exactly_one_enqueues() {
             })
         });
         context.set(1);
-        let awake = state.commit_park() == Park::Awake;
+        let awake = state.commit_park(&Heard::new()) == Park::Awake;
         if awake {
             context.set(2);
         }
@@ -175,13 +290,13 @@ fn of_two_wakers_of_one_park_exactly_one_enqueues() {
 #[derive(Clone, Copy)]
 struct Token {
     leave: fn(&State) -> Wake,
-    seen: fn(super::state::Snapshot) -> bool,
+    seen: fn(Snapshot) -> bool,
     take: fn(&State) -> bool,
 }
 
 /// A fiber that parks until `count` has reached 2.
 struct Parker {
-    state: State,
+    word: Word,
     count: AtomicUsize,
     token: Token,
     ended: Plain<bool>,
@@ -201,14 +316,11 @@ impl Parker {
     /// `park` as `wait_fiber` has it; false if the fiber left this thread.
     fn park(&self) -> bool {
         loop {
-            let mut seen = self.state.load();
-            if seen.parked() || seen.woken() {
-                seen = self.state.take_wakes();
-            }
-            if (self.token.seen)(seen) && (self.token.take)(&self.state) {
+            let seen = self.word.take_wakes().seen;
+            if (self.token.seen)(seen) && (self.token.take)(&self.word.state) {
                 return true;
             }
-            match self.state.commit_park() {
+            match self.word.commit_park() {
                 Park::Asleep => return false,
                 Park::Awake => {}
             }
@@ -226,7 +338,7 @@ impl Parker {
 fn tokens_merge_but_nothing_before_them_is_missed(token: Token) {
     loom::model(move || {
         let fiber = Arc::new(Parker {
-            state: occupied(3),
+            word: Word::new(3),
             count: AtomicUsize::new(0),
             token,
             ended: Plain::new(false),
@@ -235,7 +347,7 @@ fn tokens_merge_but_nothing_before_them_is_missed(token: Token) {
             let fiber = fiber.clone();
             thread::spawn(move || {
                 fiber.count.fetch_add(1, Ordering::Relaxed);
-                if (fiber.token.leave)(&fiber.state) == Wake::Enqueue {
+                if (fiber.token.leave)(&fiber.word.state) == Wake::Enqueue {
                     fiber.resume();
                 }
             })
@@ -269,15 +381,12 @@ fn a_fiber_that_polls_again_sees_what_came_before_every_wake_of_its_waker() {
 #[test]
 fn a_cancelled_park_returns_and_knows_why() {
     loom::model(|| {
-        let fiber = Arc::new((occupied(2), Plain::new(0)));
-        fn park(fiber: &(State, Plain<u32>)) {
+        let fiber = Arc::new((Word::new(2), Plain::new(0)));
+        fn park(fiber: &(Word, Plain<u32>)) {
             loop {
-                let mut seen = fiber.0.load();
-                if seen.parked() || seen.woken() {
-                    seen = fiber.0.take_wakes();
-                }
-                if seen.token() && fiber.0.take_token() {
-                    assert!(fiber.0.look());
+                let seen = fiber.0.take_wakes().seen;
+                if seen.token() && fiber.0.state.take_token() {
+                    assert!(fiber.0.state.look());
                     assert_eq!(fiber.1.get(), 1);
                     fiber.1.set(2);
                     return;
@@ -292,7 +401,7 @@ fn a_cancelled_park_returns_and_knows_why() {
             let fiber = fiber.clone();
             move || {
                 fiber.1.set(1);
-                if fiber.0.cancel() == Wake::Enqueue {
+                if fiber.0.state.cancel() == Wake::Enqueue {
                     park(&fiber);
                 }
             }

@@ -23,6 +23,7 @@ pub use arms::{
 };
 pub use waitable::{Waitable, wait};
 
+use crate::task::safepoint;
 use crate::wait::Deadline;
 pub use crate::wait::select::ArmRef;
 use crate::wait::select::{OnCancel, Patience, SelectSpec, Selected, select};
@@ -75,7 +76,11 @@ pub fn run(arms: &[ArmRef<'_>], biased: bool, wait: Wait, has_cancelled: bool) -
         at: Location::caller(),
     };
     match select(arms, &spec) {
-        Selected::Arm(index) => Choice::Arm(index),
+        Selected::Arm(index) => {
+            // A loop of selects that need not wait lets others run, too.
+            safepoint();
+            Choice::Arm(index)
+        }
         Selected::None => Choice::Default,
         Selected::Cancelled => Choice::Cancelled,
     }

@@ -13,7 +13,7 @@ use crate::fiber::WaitReason;
 use crate::primitive::const_fn;
 use crate::sys::Lock;
 use crate::time::Instant;
-use crate::wait::node::{Node, WaitList, Wakes};
+use crate::wait::node::{Node, Place, WaitList, Wakes};
 use crate::wait::{Deadline, Enlisted, Operation, Pending, WaitOutcome, WaitSpec, Waiter, perform};
 use std::cell::Cell;
 use std::fmt;
@@ -43,7 +43,23 @@ use std::time::Duration;
 /// });
 /// ```
 pub struct Condvar {
-    line: Lock<WaitList<Node>>,
+    line: Lock<WaitList<Waiting>>,
+}
+
+/// One place in the line.
+#[repr(C)]
+struct Waiting {
+    node: Node,
+    /// It was woken by `notify_one`: if it does not want that, another may. Set
+    /// under the lock of the line.
+    by_one: Cell<bool>,
+}
+
+// SAFETY: `repr(C)`, and the node is first.
+unsafe impl Place for Waiting {
+    fn node(&self) -> &Node {
+        &self.node
+    }
 }
 
 impl UnwindSafe for Condvar {}
@@ -61,8 +77,15 @@ impl Condvar {
 
     /// Wakes the one that has waited longest, if any waits.
     pub fn notify_one(&self) {
-        let first = self.line.lock().claim_front();
-        if let Some((_place, wakeup)) = first {
+        let wakeup = {
+            let mut line = self.line.lock();
+            line.claim_front().map(|(place, wakeup)| {
+                // SAFETY: claimed by us, under the lock.
+                unsafe { place.as_ref() }.by_one.set(true);
+                wakeup
+            })
+        };
+        if let Some(wakeup) = wakeup {
             wakeup.fire();
         }
     }
@@ -168,7 +191,7 @@ impl Condvar {
         guard: MutexGuard<'a, T>,
     ) -> (MutexGuard<'a, T>, Result<(), Cancelled>) {
         let (guard, outcome) = self.wait_by(guard, None, true, Location::caller());
-        (guard, outcome.map_err(|_| Cancelled))
+        (guard, outcome.map(|_| ()).map_err(|_| Cancelled))
     }
 
     /// As [`wait`](Self::wait), in async code, under any executor.
@@ -177,8 +200,15 @@ impl Condvar {
     /// dropped after it was notified passes the notification on.
     pub async fn wait_async<'a, T: ?Sized>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         let mutex = guard.mutex();
-        Pending::new(Wait::new(self, guard)).await;
-        mutex.lock_async().await
+        let by_one = Pending::new(Wait::new(self, guard)).await;
+        // Until it has the lock again it may still be dropped.
+        let notified = Notified {
+            condvar: self,
+            by_one,
+        };
+        let guard = mutex.lock_async().await;
+        std::mem::forget(notified);
+        guard
     }
 
     fn wait_by<'a, T: ?Sized>(
@@ -187,7 +217,7 @@ impl Condvar {
         deadline: Option<Deadline>,
         cancellable: bool,
         at: &'static Location<'static>,
-    ) -> (MutexGuard<'a, T>, Result<(), WaitOutcome>) {
+    ) -> (MutexGuard<'a, T>, Result<bool, WaitOutcome>) {
         let mutex: &'a Mutex<T> = guard.mutex();
         let wait = Wait::new(self, guard);
         let spec = WaitSpec::new(WaitReason::Condvar, at).deadline(deadline);
@@ -226,10 +256,23 @@ impl WaitTimeoutResult {
     }
 }
 
+/// A notification that was taken; dropped, it goes to the next who waits.
+struct Notified<'c> {
+    condvar: &'c Condvar,
+    by_one: bool,
+}
+
+impl Drop for Notified<'_> {
+    fn drop(&mut self) {
+        if self.by_one {
+            self.condvar.notify_one();
+        }
+    }
+}
+
 /// One wait for a notification.
-#[repr(C)]
 struct Wait<'c, 'a, T: ?Sized> {
-    node: Node,
+    place: Waiting,
     condvar: &'c Condvar,
     /// There until the wait has begun.
     guard: Cell<Option<MutexGuard<'a, T>>>,
@@ -238,26 +281,34 @@ struct Wait<'c, 'a, T: ?Sized> {
 impl<'c, 'a, T: ?Sized> Wait<'c, 'a, T> {
     fn new(condvar: &'c Condvar, guard: MutexGuard<'a, T>) -> Self {
         Self {
-            node: Node::new(),
+            place: Waiting {
+                node: Node::new(),
+                by_one: Cell::new(false),
+            },
             condvar,
             guard: Cell::new(Some(guard)),
         }
     }
 }
 
-// SAFETY: the one node is linked only into the condvar's line, whose lock all
+// SAFETY: the place is touched under the lock of the line, or by the waiter when
+// it is in none; the guard may be sent if this holds.
+unsafe impl<'a, T: ?Sized> Send for Wait<'_, 'a, T> where MutexGuard<'a, T>: Send {}
+
+// SAFETY: the one place is linked only into the condvar's line, whose lock all
 // claimants hold, and `delist` takes.
 unsafe impl<T: ?Sized> Operation for Wait<'_, '_, T> {
-    type Output = ();
+    /// Whether it was by `notify_one`.
+    type Output = bool;
 
-    fn attempt(&self) -> Option<()> {
+    fn attempt(&self) -> Option<bool> {
         None // only what comes later counts
     }
 
-    unsafe fn enlist(&self, waiter: &Waiter, place: u32) -> Enlisted<()> {
-        self.node.belongs_to(waiter, place);
+    unsafe fn enlist(&self, waiter: &Waiter, place: u32) -> Enlisted<bool> {
+        self.place.node.belongs_to(waiter, place);
         // SAFETY: the caller's promise.
-        unsafe { self.condvar.line.lock().push_back(&self.node) };
+        unsafe { self.condvar.line.lock().push_back(&self.place) };
         // The mutex is given back while we are in the line.
         drop(self.guard.take());
         Enlisted::Linked
@@ -265,14 +316,17 @@ unsafe impl<T: ?Sized> Operation for Wait<'_, '_, T> {
 
     fn delist(&self) -> bool {
         // SAFETY: linked only by `enlist`, into this list.
-        unsafe { self.condvar.line.lock().remove(&self.node) }
+        unsafe { self.condvar.line.lock().remove(&self.place) }
     }
 
-    fn accept(&self) -> Option<()> {
-        Some(())
+    fn accept(&self) -> Option<bool> {
+        Some(self.place.by_one.get())
     }
 
     fn pass_on(&self) {
-        self.condvar.notify_one();
+        drop(Notified {
+            condvar: self.condvar,
+            by_one: self.place.by_one.get(),
+        });
     }
 }

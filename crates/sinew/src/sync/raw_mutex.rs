@@ -32,7 +32,7 @@
 //! `WOKEN` is set or the lock of the line is held.
 
 use crate::fiber::{Block, Priority, WaitReason};
-use crate::primitive::{AtomicUsize, Ordering, const_fn};
+use crate::primitive::{AtomicUsize, MODELLED, Ordering, const_fn};
 use crate::sched::{current, switch};
 use crate::sys::Lock;
 use crate::wait::lend::Loan;
@@ -58,7 +58,7 @@ const HOLDER: usize = !63;
 const PATIENCE: u32 = 8;
 /// How often a fiber looks before it stands in line, if others may run
 /// meanwhile: the critical sections of most programs are shorter.
-const SPINS: u32 = 40;
+const SPINS: u32 = if MODELLED { 1 } else { 40 };
 
 /// A mutex without what it protects.
 pub(crate) struct RawMutex {
@@ -439,7 +439,13 @@ unsafe impl Operation for LockWait<'_> {
         let mut line = self.raw.line.lock();
         // WAITERS may stay: it sends the next who unlocks to an empty line, once.
         // SAFETY: linked only by `enlist`, into this list.
-        unsafe { line.places.remove(&self.place) }
+        let linked = unsafe { line.places.remove(&self.place) };
+        if linked && self.raw.word.load(Ordering::Relaxed) & URGENT != 0 {
+            // What it has lent goes back; what the others lend stays.
+            line.loan.repay();
+            self.raw.borrow_in(&mut line);
+        }
+        linked
     }
 
     fn accept(&self) -> Option<()> {

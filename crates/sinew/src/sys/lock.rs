@@ -17,7 +17,7 @@
 //! puts it there again before it sleeps or goes on.
 
 use super::futex;
-use crate::primitive::{AtomicU32, Ordering};
+use crate::primitive::{AtomicU32, MODELLED, Ordering, const_fn};
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 
@@ -26,8 +26,8 @@ const HELD: u32 = 1;
 const CONTENDED: u32 = 2;
 
 /// How often to look before sleeping: longer than any critical section takes if
-/// its thread runs.
-const SPINS: u32 = 100;
+/// its thread runs. In a model each look is a step.
+const SPINS: u32 = if MODELLED { 1 } else { 100 };
 
 /// See the module header.
 pub(crate) struct Lock<T> {
@@ -46,10 +46,12 @@ impl<T> std::panic::UnwindSafe for Lock<T> {}
 impl<T> std::panic::RefUnwindSafe for Lock<T> {}
 
 impl<T> Lock<T> {
-    pub(crate) const fn new(value: T) -> Self {
-        Self {
-            word: AtomicU32::new(FREE),
-            value: UnsafeCell::new(value),
+    const_fn! {
+        pub(crate) const fn new(value: T) -> Self {
+            Self {
+                word: AtomicU32::new(FREE),
+                value: UnsafeCell::new(value),
+            }
         }
     }
 

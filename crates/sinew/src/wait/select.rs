@@ -50,9 +50,13 @@ pub(crate) unsafe trait Arm {
     /// Goes on after the wait has ended at this arm; false to start over.
     fn accept(&self) -> bool;
 
-    /// Takes the answer that the fiber was cancelled; false if the arm is no
-    /// cancellation point.
-    fn refuse(&self) -> bool;
+    /// Whether it is a cancellation point.
+    fn is_point(&self) -> bool {
+        true
+    }
+
+    /// Takes the answer that the fiber was cancelled; the arm is a point.
+    fn refuse(&self);
 
     /// When it may be done without being woken.
     fn deadline(&self) -> Option<Deadline> {
@@ -139,11 +143,12 @@ unsafe impl<O: Operation> Arm for OperationArm<O> {
         done
     }
 
-    fn refuse(&self) -> bool {
-        if self.is_point {
-            self.output.set(Some(Err(Cancelled)));
-        }
+    fn is_point(&self) -> bool {
         self.is_point
+    }
+
+    fn refuse(&self) {
+        self.output.set(Some(Err(Cancelled)));
     }
 }
 
@@ -191,12 +196,18 @@ pub(crate) struct SelectSpec {
 ///
 /// With no arms at all it waits for its deadline, or for ever.
 pub(crate) fn select(arms: &[ArmRef<'_>], spec: &SelectSpec) -> Selected {
-    if spec.on_cancel != OnCancel::Ignore && point::is_cancelled() {
-        if let Some(told) = tell(arms, spec.on_cancel) {
-            // Yields, as each such answer does.
-            let _told = point::check();
-            return told;
-        }
+    let told = match spec.on_cancel {
+        OnCancel::TellCaller => Some(Selected::Cancelled),
+        OnCancel::TellArm => arms
+            .iter()
+            .position(|arm| arm.0.is_point())
+            .map(Selected::Arm),
+        OnCancel::Ignore => None,
+    };
+    if told.is_some() && point::is_cancelled() {
+        // Yields, as each such answer does.
+        let _told = point::check();
+        return tell(arms, told);
     }
     loop {
         let order = Order::new(arms.len(), spec.biased);
@@ -209,22 +220,19 @@ pub(crate) fn select(arms: &[ArmRef<'_>], spec: &SelectSpec) -> Selected {
         if deadline.is_some_and(|at| at.0 <= deadline::now()) {
             return Selected::None;
         }
-        if let Some(selected) = wait_in_all(arms, order, deadline, spec) {
+        if let Some(selected) = wait_in_all(arms, order, deadline, told, spec.at) {
             return selected;
         }
     }
 }
 
-/// Who is told that the fiber was cancelled; none if nobody wants to know.
-fn tell(arms: &[ArmRef<'_>], on_cancel: OnCancel) -> Option<Selected> {
-    match on_cancel {
-        OnCancel::TellCaller => Some(Selected::Cancelled),
-        OnCancel::TellArm => arms
-            .iter()
-            .position(|arm| arm.0.refuse())
-            .map(Selected::Arm),
-        OnCancel::Ignore => None,
+/// The fiber was cancelled: tells who is to be told.
+fn tell(arms: &[ArmRef<'_>], told: Option<Selected>) -> Selected {
+    let told = told.expect("a select that is no point is not cancelled");
+    if let Selected::Arm(index) = told {
+        arms[index].0.refuse();
     }
+    told
 }
 
 /// Stands in all lines, and waits; none to start over.
@@ -232,7 +240,8 @@ fn wait_in_all(
     arms: &[ArmRef<'_>],
     order: Order,
     deadline: Option<Deadline>,
-    spec: &SelectSpec,
+    told: Option<Selected>,
+    at: &'static Location<'static>,
 ) -> Option<Selected> {
     let waiter = Waiter::for_select();
     // From here to the last `delist` nothing unwinds: arms call only our own
@@ -256,11 +265,11 @@ fn wait_in_all(
                 (Some(a), Some(b)) => Some(a.min(b)),
                 (a, b) => a.or(b),
             };
-            let mut wait_spec = WaitSpec::new(WaitReason::Select, spec.at).deadline(until);
-            if spec.on_cancel != OnCancel::Ignore {
-                wait_spec = wait_spec.cancellable();
+            let mut spec = WaitSpec::new(WaitReason::Select, at).deadline(until);
+            if told.is_some() {
+                spec = spec.cancellable();
             }
-            Some(wait(&waiter, &wait_spec))
+            Some(wait(&waiter, &spec))
         }
     };
     let place = waiter.place().map(|place| place as usize);
@@ -277,7 +286,7 @@ fn wait_in_all(
             let index = place.expect("it was woken at a place");
             arms[index].0.accept().then_some(Selected::Arm(index))
         }
-        Some(WaitOutcome::Cancelled) => tell(arms, spec.on_cancel),
+        Some(WaitOutcome::Cancelled) => Some(tell(arms, told)),
         // An arm's time has come, or ours: the next round tells.
         Some(WaitOutcome::TimedOut) => None,
     }

@@ -37,13 +37,16 @@ fn dawdle(rng: &mut Rng) {
     }
 }
 
-/// Polls once or twice and drops the future, ready or not.
+/// Polls a few times and drops the future, ready or not.
 fn hasty<T>(rng: &mut Rng, future: impl Future<Output = T> + Send) -> Option<T> {
     let mut future = ByHand::new(future);
-    future.poll().or_else(|| {
+    for _ in 0..=rng.below(4) {
+        if let Some(value) = future.poll() {
+            return Some(value);
+        }
         dawdle(rng);
-        if rng.chance(2) { future.poll() } else { None }
-    })
+    }
+    None
 }
 
 /// Runs `body` in many fibers and some threads, cancels some of the fibers at
@@ -83,12 +86,21 @@ fn storm(
     }
 }
 
+/// How a wait is ended, if by nothing else.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    /// Its fiber will be cancelled.
+    Cancelled,
+    /// It has to see to it.
+    ByItself,
+}
+
 /// Waits that come and go beside those of a test, until it is over.
 fn flicker(
     rng: &mut Rng,
     runtime: &Runtime,
     over: &Arc<AtomicBool>,
-    wait: impl Fn(&mut Rng) + Clone + Send + 'static,
+    wait: impl Fn(&mut Rng, Ends) + Clone + Send + 'static,
 ) -> Box<dyn FnOnce()> {
     // Fibers that are cancelled, one generation after the other, and threads
     // that only time out.
@@ -100,7 +112,7 @@ fn flicker(
                 let fibers: Vec<_> = (0..4)
                     .map(|_| {
                         let (wait, mut own) = (wait.clone(), rng.split());
-                        handle.spawn(move || wait(&mut own))
+                        handle.spawn(move || wait(&mut own, Ends::Cancelled))
                     })
                     .collect();
                 dawdle(&mut rng);
@@ -116,7 +128,7 @@ fn flicker(
     let (over, mut own) = (over.clone(), rng.split());
     let thread = std::thread::spawn(move || {
         while !over.load(Ordering::SeqCst) {
-            wait(&mut own);
+            wait(&mut own, Ends::ByItself);
         }
     });
     Box::new(move || {
@@ -133,13 +145,11 @@ fn every_notification_is_taken_exactly_once() {
         let shared = Arc::new((Notify::new(), AtomicUsize::new(0)));
         let over = Arc::new(AtomicBool::new(false));
         let theirs = shared.clone();
-        let ended = flicker(rng, &runtime, &over, move |rng| {
+        let ended = flicker(rng, &runtime, &over, move |rng, ends| {
             let got = match rng.below(3) {
                 0 => hasty(rng, theirs.0.wait_async()).is_some(),
-                _ => {
-                    let time = moment(rng);
-                    theirs.0.wait_timeout(time).is_ok()
-                }
+                1 if ends == Ends::Cancelled => theirs.0.wait().is_ok(),
+                _ => theirs.0.wait_timeout(moment(rng)).is_ok(),
             };
             theirs.1.fetch_add(usize::from(got), Ordering::SeqCst);
         });
@@ -172,25 +182,23 @@ fn no_waiter_of_a_condition_variable_swallows_a_notification() {
         let shared = Arc::new((Mutex::new(0_usize), Condvar::new(), AtomicUsize::new(0)));
         let over = Arc::new(AtomicBool::new(false));
         let theirs = shared.clone();
-        let ended = flicker(rng, &runtime, &over, move |rng| {
+        let ended = flicker(rng, &runtime, &over, move |rng, ends| {
             let (mutex, condvar, taken) = &*theirs;
-            let time = moment(rng);
             let (mut items, notified) = match rng.below(3) {
-                0 => {
-                    let (items, result) = condvar.wait_timeout(mutex.lock(), time);
-                    (items, !result.timed_out())
-                }
-                1 => {
-                    let (items, result) =
-                        condvar.wait_timeout_while(mutex.lock(), time, |n| *n == 0);
-                    (items, !result.timed_out())
-                }
-                _ => match hasty(rng, async {
+                0 => match hasty(rng, async {
                     condvar.wait_async(mutex.lock_async().await).await
                 }) {
                     Some(items) => (items, true),
                     None => return,
                 },
+                1 if ends == Ends::Cancelled => {
+                    let (items, result) = condvar.wait_or_cancelled(mutex.lock());
+                    (items, result.is_ok())
+                }
+                _ => {
+                    let (items, result) = condvar.wait_timeout(mutex.lock(), moment(rng));
+                    (items, !result.timed_out())
+                }
             };
             // One that was told takes; one that gave up must leave it to others.
             if notified && *items > 0 {
@@ -215,8 +223,17 @@ fn no_waiter_of_a_condition_variable_swallows_a_notification() {
             }
         });
         for round in 1..=ITEMS {
-            *shared.0.lock() += 1;
-            shared.1.notify_one();
+            {
+                let mut items = shared.0.lock();
+                *items += 1;
+                if rng.chance(2) {
+                    shared.1.notify_one(); // who is woken has to wait for us
+                    dawdle(rng);
+                } else {
+                    drop(items);
+                    shared.1.notify_one();
+                }
+            }
             wait_until(|| shared.2.load(Ordering::SeqCst) >= round);
             dawdle(rng);
         }
@@ -268,8 +285,8 @@ fn the_waiter_at_the_last_token_always_wakes() {
                         shared.1.post();
                         if rng.chance(4) {
                             let (time, next) = (moment(&mut rng), shared.0.get() + 1);
-                            drop(shared.0.wait_timeout(next, time));
-                            drop(shared.1.wait_timeout(next, time));
+                            let _ = shared.0.wait_timeout(next, time);
+                            let _ = shared.1.wait_timeout(next, time);
                         }
                     }
                 };
@@ -393,11 +410,7 @@ fn a_promised_value_is_had_once_or_comes_back() {
                     let time = moment(&mut own);
                     match future.wait_timeout(time) {
                         Ok(_) => break true,
-                        Err(error) if own.chance(4) => {
-                            drop(error);
-                            break false;
-                        }
-                        Err(_) if sinew::is_cancelled() => break false,
+                        Err(_) if sinew::is_cancelled() || own.chance(4) => break false,
                         Err(_) => {}
                     }
                 },

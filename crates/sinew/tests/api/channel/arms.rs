@@ -36,19 +36,19 @@ fn a_select_has_one_to_forty_arms() {
 }
 
 macro_rules! forty {
-    ($select:ident $channels:ident $counts:ident $($n:tt)*) => {
-        $select! {
-            $(send($channels[$n].0, $n) -> sent => {
-                sent.unwrap();
-                $counts[$n] += 1;
-            })*
-            default => panic!("default"),
-        }
-    };
     ($select:ident $channels:ident $counts:ident) => {
         forty!($select $channels $counts
             0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19
             20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39)
+    };
+    ($select:ident $channels:ident $counts:ident $($n:tt)+) => {
+        $select! {
+            $(send($channels[$n].0, $n) -> sent => {
+                sent.unwrap();
+                $counts[$n] += 1;
+            })+
+            default => panic!("default"),
+        }
     };
 }
 

@@ -161,7 +161,8 @@ fn a_value_that_drops_the_last_receiver_comes_back_or_is_dropped_with_it() {
                 }) -> sent => sent,
             };
             if let Err(back) = sent {
-                assert_eq!((back.into_inner().number, census.alive()), (1, 0));
+                assert!(back.is_disconnected());
+                assert_eq!((back.into_inner().number, census.dropped()), (1, 0));
             }
             drop(tx);
             assert_eq!((census.alive(), census.dropped()), (0, 1));

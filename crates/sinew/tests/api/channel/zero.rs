@@ -342,8 +342,10 @@ fn a_select_over_waiting_senders_takes_from_each_its_share() {
         let mut counts = [0; 2];
         for _ in 0..ROUNDS {
             // Both wait again before the next choice.
-            for sender in &senders {
-                wait_until(|| sender.fiber().wait_reason() != WaitReason::None);
+            for rx in [&rx1, &rx2] {
+                let mut select = Select::new();
+                select.recv(rx);
+                wait_until(|| select.try_ready().is_ok());
             }
             select! {
                 recv(rx1) -> _ => counts[0] += 1,

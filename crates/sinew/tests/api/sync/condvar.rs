@@ -351,7 +351,8 @@ fn producers_and_consumers_hand_over_everything() {
 fn it_is_made_in_statics_and_by_default() {
     static PAIR: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
     let _watch = watch();
-    let waiter = runtime(1).spawn(|| *PAIR.1.wait_while(PAIR.0.lock(), |set| !*set));
+    let runtime = runtime(1);
+    let waiter = runtime.spawn(|| *PAIR.1.wait_while(PAIR.0.lock(), |set| !*set));
     *PAIR.0.lock() = true;
     PAIR.1.notify_one();
     assert!(waiter.join().unwrap());

@@ -105,6 +105,10 @@ impl Exclusive for FairMutex<()> {
     }
 }
 
+fn kind<M>() -> &'static str {
+    std::any::type_name::<M>()
+}
+
 /// A low fiber that holds the mutex until `go` opens and `STEPS` turns later.
 fn low_holder<M: Exclusive>(mutex: &Arc<M>, go: &Gate) -> JoinHandle<()> {
     let inside = Gate::new();
@@ -131,7 +135,12 @@ fn a_waiter_lends<M: Exclusive>(urgency: Priority) {
         let rush = Rush::start();
         go.open();
         wait_until(|| urgent.is_finished());
-        assert!(rush.turns() < HELPED, "{urgency:?}: {}", rush.turns());
+        assert!(
+            rush.turns() < HELPED,
+            "{}: {urgency:?} {}",
+            kind::<M>(),
+            rush.turns()
+        );
         drop(rush);
         holder.join().unwrap();
     });
@@ -192,7 +201,7 @@ fn a_loan_ends_with_the_unlock<M: Exclusive>() {
         urgent.join().unwrap();
         let rush = Rush::start();
         wait_until(|| holder.is_finished());
-        assert!(rush.turns() > HELPED, "it kept the loan: {}", rush.turns());
+        assert!(rush.turns() > HELPED, "{}: {}", kind::<M>(), rush.turns());
     });
 }
 
@@ -227,7 +236,7 @@ fn a_loan_is_taken_back<M: Exclusive>(cancelled: bool) {
         let rush = Rush::start();
         go.open();
         wait_until(|| holder.is_finished());
-        assert!(rush.turns() > HELPED, "it kept the loan: {}", rush.turns());
+        assert!(rush.turns() > HELPED, "{}: {}", kind::<M>(), rush.turns());
     });
 }
 
@@ -258,7 +267,12 @@ fn a_loan_is_passed_along<M: Exclusive>(depth: usize) {
         let rush = Rush::start();
         go.open();
         wait_until(|| urgent.is_finished());
-        assert!(rush.turns() < HELPED, "depth {depth}: {}", rush.turns());
+        assert!(
+            rush.turns() < HELPED,
+            "{}: {depth} {}",
+            kind::<M>(),
+            rush.turns()
+        );
         drop(rush);
         for holder in holders {
             holder.join().unwrap();
