@@ -1,11 +1,13 @@
 //! `sinew bench`: every workload on Sinew and on its rivals, in one run.
 //!
 //! ```text
-//! workload   what is measured, which figures it gives, which bars they must meet
+//! workload   what a workload is: its figures, and bars that they must meet
+//! list       all of them
 //! rival      who is measured, and how its programs are built and started
 //! work       Sinew's side of the workloads   ┐ run in child processes,
 //! threads    the same with plain threads     │ `sinew __work RUNTIME NAME …`
-//! child      what all children share         ┘
+//! child      what all children share         │
+//! waits      … where tasks wait for another  ┘
 //! runner     rounds of child processes -> samples
 //! report     samples -> medians, ratios and verdicts
 //! table csv svg   how those are shown
@@ -19,6 +21,7 @@
 pub mod alloc;
 pub mod child;
 pub mod csv;
+pub mod list;
 pub mod report;
 pub mod rival;
 pub mod runner;
@@ -26,6 +29,7 @@ pub mod stats;
 pub mod svg;
 pub mod table;
 pub mod threads;
+pub mod waits;
 pub mod work;
 pub mod workload;
 

@@ -96,6 +96,7 @@ pub fn rows(plan: &[Item], samples: &Samples) -> Vec<Row> {
             row.verdicts = figure
                 .bars
                 .iter()
+                .filter_map(|bar| bar.with(item.job.workers))
                 .map(|bar| verdict(item, samples, &row, bar))
                 .collect();
             rows.push(row);
@@ -138,6 +139,13 @@ fn verdict(item: &Item, samples: &Samples, row: &Row, bar: &Bar) -> Verdict {
             let got = own.zip(other).and_then(|(own, other)| ratio(own, other));
             (got, got.map(|got| got <= limit))
         }
+        Bar::TimesAlone(limit) => {
+            let alone = samples.with_workers(1, item, "sinew", row.figure.key);
+            let alone = Summary::of(alone).map(|s| s.median);
+            let got = own.zip(alone).and_then(|(own, alone)| ratio(own, alone));
+            (got, got.map(|got| got <= limit))
+        }
+        Bar::WithOne(bar) | Bar::WithMore(bar) => return verdict(item, samples, row, bar),
     };
     let outcome = match (kept, row.cell(Rival::Sinew)) {
         (Some(true), _) => Outcome::Ok,
@@ -302,6 +310,37 @@ pub mod tests {
         let outcomes: Vec<_> = rows[0].verdicts.iter().map(|v| v.outcome).collect();
         assert_eq!(outcomes, [Outcome::Ok, Outcome::Ok]);
         assert_eq!(rows[0].verdicts[1].got, Some(2.5));
+    }
+
+    #[test]
+    fn a_bar_may_refer_to_the_same_with_one_worker() {
+        let workload = workload::ALL
+            .iter()
+            .find(|w| w.name == "pingpong_1m")
+            .unwrap();
+        let mut samples = Samples::default();
+        let plan = [(1, 200.0), (2, 500.0)].map(|(workers, ms)| {
+            let item = Item {
+                workload,
+                job: Job {
+                    name: workload.name.to_owned(),
+                    workers,
+                    scale: 1.0,
+                },
+                rivals: vec![Rival::Sinew],
+            };
+            let answer = Answer {
+                figures: vec![("ms".to_owned(), ms)],
+                failure: None,
+            };
+            samples.add(&item, Rival::Sinew, "sinew", answer);
+            item
+        });
+        let rows = rows(&plan, &samples);
+        let outcomes = |row: &Row| row.verdicts.iter().map(|v| v.outcome).collect::<Vec<_>>();
+        assert_eq!(outcomes(&rows[0]), [Outcome::Ok]);
+        assert_eq!(outcomes(&rows[1]), [Outcome::Ok, Outcome::Missed]);
+        assert_eq!(rows[1].verdicts[1].got, Some(2.5));
     }
 
     #[test]

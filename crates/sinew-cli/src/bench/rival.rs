@@ -1,9 +1,9 @@
 //! Who is measured, and how its programs are built and started.
 //!
-//! Sinew and plain threads run in this very program. tokio, may and raw
-//! corosensei are in the crate `sinew-rivals`, goroutines in its folder `go`;
-//! both are built here, on demand, and the run goes on without what can't be
-//! built.
+//! Sinew and plain threads with std's locks run in this very program. tokio,
+//! may, raw corosensei, and threads with crossbeam's channels or parking_lot's
+//! locks are in the crate `sinew-rivals`, goroutines in its folder `go`; both
+//! are built here, on demand, and the run goes on without what can't be built.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -22,8 +22,12 @@ pub enum Rival {
     May,
     /// corosensei without a runtime: the limit.
     Raw,
-    /// One OS thread per worker.
+    /// OS threads, with what std has.
     Threads,
+    /// OS threads, with crossbeam's channels.
+    Crossbeam,
+    /// OS threads, with parking_lot's locks.
+    ParkingLot,
 }
 
 /// One way to run a rival; what its program calls it.
@@ -31,12 +35,23 @@ pub type Variant = &'static str;
 
 impl Rival {
     /// Everybody but Sinew.
-    pub const ALL: [Rival; 5] = [
+    pub const ALL: [Rival; 7] = [
         Rival::Tokio,
         Rival::Go,
         Rival::May,
         Rival::Raw,
         Rival::Threads,
+        Rival::Crossbeam,
+        Rival::ParkingLot,
+    ];
+
+    /// Those in the crate `sinew-rivals`.
+    const IN_CRATE: [Rival; 5] = [
+        Rival::Tokio,
+        Rival::May,
+        Rival::Raw,
+        Rival::Crossbeam,
+        Rival::ParkingLot,
     ];
 
     pub fn name(self) -> &'static str {
@@ -47,6 +62,8 @@ impl Rival {
             Rival::May => "may",
             Rival::Raw => "raw",
             Rival::Threads => "threads",
+            Rival::Crossbeam => "crossbeam",
+            Rival::ParkingLot => "parking_lot",
         }
     }
 
@@ -70,6 +87,8 @@ impl Rival {
             Rival::May => &["may"],
             Rival::Raw => &["raw"],
             Rival::Threads => &["threads"],
+            Rival::Crossbeam => &["crossbeam"],
+            Rival::ParkingLot => &["parking_lot"],
         }
     }
 }
@@ -95,11 +114,14 @@ impl Programs {
         let go = target.join("rivals-go");
         Ok(Programs {
             sinew: env::current_exe()?,
-            rivals: wants(&[Rival::Tokio, Rival::May, Rival::Raw])
+            rivals: wants(&Rival::IN_CRATE)
                 .then(|| {
-                    built("tokio, may and raw", &rivals, options, || {
-                        build_rivals(options, &target)
-                    })
+                    built(
+                        "tokio, may, raw and crates for threads",
+                        &rivals,
+                        options,
+                        || build_rivals(options, &target),
+                    )
                 })
                 .flatten(),
             go: wants(&[Rival::Go])
@@ -122,7 +144,9 @@ impl Programs {
         match rival {
             Rival::Sinew | Rival::Threads => true,
             Rival::Go => self.go.is_some(),
-            Rival::Tokio | Rival::May | Rival::Raw => self.rivals.is_some(),
+            Rival::Tokio | Rival::May | Rival::Raw | Rival::Crossbeam | Rival::ParkingLot => {
+                self.rivals.is_some()
+            }
         }
     }
 
@@ -135,7 +159,7 @@ impl Programs {
                 command
             }
             Rival::Go => Command::new(self.go.as_ref()?),
-            Rival::Tokio | Rival::May | Rival::Raw => {
+            Rival::Tokio | Rival::May | Rival::Raw | Rival::Crossbeam | Rival::ParkingLot => {
                 let mut command = Command::new(self.rivals.as_ref()?);
                 command.arg(variant);
                 command
@@ -187,7 +211,7 @@ fn build_rivals(options: &Options, target: &Path) -> Result<(), String> {
         ));
     }
     eprintln!(
-        "building tokio, may and raw corosensei in {}",
+        "building tokio, may, raw corosensei and crates for threads in {}",
         target.display()
     );
     let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));

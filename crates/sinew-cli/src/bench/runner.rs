@@ -37,12 +37,12 @@ pub struct Samples {
 impl Samples {
     /// What the rounds said about one figure, in order.
     pub fn of(&self, item: &Item, variant: Variant, key: &str) -> &[f64] {
-        let place = (
-            item.workload.name,
-            item.job.workers,
-            variant,
-            key.to_owned(),
-        );
+        self.with_workers(item.job.workers, item, variant, key)
+    }
+
+    /// The same with another number of workers than `item` has.
+    pub fn with_workers(&self, workers: usize, item: &Item, variant: Variant, key: &str) -> &[f64] {
+        let place = (item.workload.name, workers, variant, key.to_owned());
         self.figures.get(&place).map_or(&[], Vec::as_slice)
     }
 

@@ -1,5 +1,6 @@
 //! What is measured, and which bars it must meet.
 
+pub use super::list::ALL;
 use super::rival::Rival;
 
 /// One program that runs on Sinew and on some rivals.
@@ -61,238 +62,15 @@ pub enum Bar {
     AtMost(f64),
     /// At least this part of the full size.
     AtLeast(f64),
+    /// At most so many times the same figure with one worker.
+    TimesAlone(f64),
+    /// What it must be with one worker; nothing with more.
+    WithOne(&'static Bar),
+    /// What it must be with more than one worker; nothing with one.
+    WithMore(&'static Bar),
 }
 
-use Bar::{AtLeast, AtMost, Times, TimesOwn};
-use Rival::{Go, May, Raw, Threads, Tokio};
-
-const fn figure(
-    key: &'static str,
-    title: &'static str,
-    unit: Unit,
-    bars: &'static [Bar],
-) -> Figure {
-    Figure {
-        key,
-        title,
-        unit,
-        compare: true,
-        bars,
-    }
-}
-
-const YIELD_FIGURES: &[Figure] = &[figure(
-    "ns",
-    "wall time / all yields",
-    Unit::Nanoseconds,
-    &[Times(0.6, &[May]), Times(0.1, &[Tokio])],
-)];
-
-const SKYNET_FIGURES: &[Figure] = &[figure(
-    "ms",
-    "total",
-    Unit::Milliseconds,
-    &[Times(0.6, &[Tokio, Go])],
-)];
-
-const WAKE_FIGURES: &[Figure] = &[
-    figure(
-        "ns",
-        "round trip, asleep",
-        Unit::Nanoseconds,
-        &[Times(1.3, &[Threads])],
-    ),
-    figure("ns_busy", "round trip, no pause", Unit::Nanoseconds, &[]),
-];
-
-/// All workloads, in the order in which they run.
-pub const ALL: &[Workload] = &[
-    Workload {
-        name: "yield_1",
-        what: "one task per worker yields, with nobody else to run",
-        workers: Workers::Any,
-        rivals: &[Tokio, Go, May, Raw],
-        figures: YIELD_FIGURES,
-    },
-    Workload {
-        name: "yield_10",
-        what: "ten tasks per worker yield to each other",
-        workers: Workers::Any,
-        rivals: &[Tokio, Go, May, Raw],
-        figures: YIELD_FIGURES,
-    },
-    Workload {
-        name: "yield_1k",
-        what: "a thousand tasks per worker yield to each other (no bar: it is memory that counts)",
-        workers: Workers::Any,
-        rivals: &[Tokio, Go, May, Raw],
-        figures: &[figure(
-            "ns",
-            "wall time / all yields",
-            Unit::Nanoseconds,
-            &[],
-        )],
-    },
-    Workload {
-        name: "spawn_join",
-        what: "one task spawns and joins one at a time",
-        workers: Workers::Any,
-        rivals: &[Tokio, Go, May, Raw],
-        figures: &[figure(
-            "ns",
-            "each",
-            Unit::Nanoseconds,
-            &[Times(0.5, &[Tokio])],
-        )],
-    },
-    Workload {
-        name: "spawn_1m",
-        what: "spawn a million trivial tasks, then join all",
-        workers: Workers::Any,
-        rivals: &[Tokio, Go, May],
-        figures: &[
-            figure("ns", "each", Unit::Nanoseconds, &[Times(0.6, &[Tokio, Go])]),
-            figure("ns_first", "each, first 100k", Unit::Nanoseconds, &[]),
-            figure("ns_batched", "each, in 10k batches", Unit::Nanoseconds, &[]),
-        ],
-    },
-    Workload {
-        name: "skynet_cold",
-        what: "a tree of ten children each, a million leaves, first thing in the process",
-        workers: Workers::Any,
-        rivals: &[Tokio, Go, May],
-        figures: SKYNET_FIGURES,
-    },
-    Workload {
-        name: "skynet_warm",
-        what: "the same for the third time in the process",
-        workers: Workers::Any,
-        rivals: &[Tokio, Go, May],
-        figures: SKYNET_FIGURES,
-    },
-    Workload {
-        name: SLEEP,
-        what: "a million tasks sleep for 3 s at once (sinew: on 64 KiB stacks)",
-        workers: Workers::Any,
-        rivals: &[Tokio, Go, May],
-        figures: &[
-            figure(
-                "wall_s",
-                "start to end",
-                Unit::Seconds,
-                &[Times(1.0, &[Go])],
-            ),
-            figure("bytes_each", "memory each", Unit::Bytes, &[]),
-        ],
-    },
-    Workload {
-        name: ASLEEP,
-        what: "the same for 15 s, so that all have begun to sleep before the first wakes",
-        workers: Workers::Any,
-        rivals: &[],
-        figures: &[
-            figure("bytes_each", "memory each", Unit::Bytes, &[AtMost(4_600.0)]),
-            Figure {
-                key: "asleep_at_once",
-                title: "asleep when weighed",
-                unit: Unit::Count,
-                compare: false,
-                bars: &[AtLeast(1_000_000.0)],
-            },
-            Figure {
-                key: "bytes_after",
-                title: "kept 2 s after",
-                unit: Unit::Bytes,
-                compare: false,
-                bars: &[AtMost(64e6)],
-            },
-        ],
-    },
-    Workload {
-        name: "timers_1m",
-        what: "insert, then cancel a million timers in random order",
-        workers: Workers::Once,
-        rivals: &[],
-        figures: &[
-            figure(
-                "insert_ns",
-                "insert",
-                Unit::Nanoseconds,
-                &[AtMost(150.0), TimesOwn(3.0, "list_ns")],
-            ),
-            figure(
-                "cancel_ns",
-                "cancel",
-                Unit::Nanoseconds,
-                &[AtMost(150.0), TimesOwn(3.0, "list_ns")],
-            ),
-            figure("list_ns", "bare linked list", Unit::Nanoseconds, &[]),
-        ],
-    },
-    Workload {
-        name: "wake_thread",
-        what: "an OS thread wakes a task on a sleeping worker and waits for its answer",
-        workers: Workers::Any,
-        rivals: &[Threads, Tokio, May],
-        figures: WAKE_FIGURES,
-    },
-    Workload {
-        name: "wake_apart",
-        what: "the same with the thread and the workers bound to different CPUs",
-        workers: Workers::Any,
-        rivals: &[Threads, Tokio, May],
-        figures: WAKE_FIGURES,
-    },
-    Workload {
-        name: "idle",
-        what: "CPU used with ten thousand parked tasks and nothing to do",
-        workers: Workers::Several,
-        rivals: &[Tokio, Go, May],
-        figures: &[figure(
-            "cpu_ms_per_s",
-            "CPU time",
-            Unit::CpuPerSecond,
-            &[AtMost(1.0)],
-        )],
-    },
-    Workload {
-        name: "balance",
-        what: "100k tasks compute fib(20), then yield ten times (threads: fib only)",
-        workers: Workers::Several,
-        rivals: &[Threads, Tokio, Go, May],
-        figures: &[
-            figure("ms", "total", Unit::Milliseconds, &[Times(1.1, &[Threads])]),
-            Figure {
-                key: "unevenness",
-                title: "most work / even share",
-                unit: Unit::Plain,
-                compare: false,
-                bars: &[AtMost(1.3)],
-            },
-        ],
-    },
-    Workload {
-        name: "latency_spawn",
-        what: "until the child of a task that never suspends starts elsewhere (50 ms: not at all)",
-        workers: Workers::Several,
-        rivals: &[Tokio, Go, May],
-        figures: &[
-            figure("us", "median", Unit::Microseconds, &[]),
-            figure("us_max", "longest", Unit::Microseconds, &[AtMost(1_000.0)]),
-        ],
-    },
-    Workload {
-        name: "allocs",
-        what: "allocations for each spawn and join in the steady state",
-        workers: Workers::Any,
-        rivals: &[],
-        figures: &[
-            // Not 0: a queue may have to grow once in 100k.
-            figure("small", "small closure", Unit::Plain, &[AtMost(0.001)]),
-            figure("large", "closure of 1 KiB", Unit::Plain, &[AtMost(1.001)]),
-        ],
-    },
-];
+use Bar::{AtLeast, AtMost, Times, TimesAlone, TimesOwn, WithMore, WithOne};
 
 /// The workload that needs the memory.
 pub const SLEEP: &str = "sleep_1m";
@@ -311,6 +89,16 @@ impl Workload {
 }
 
 impl Bar {
+    /// The bar that `workers` workers have to meet, if there is one.
+    pub fn with(&self, workers: usize) -> Option<&Bar> {
+        match self {
+            WithOne(bar) => (workers == 1).then_some(*bar),
+            WithMore(bar) => (workers > 1).then_some(*bar),
+            TimesAlone(_) => (workers > 1).then_some(self),
+            Times(..) | TimesOwn(..) | AtMost(_) | AtLeast(_) => Some(self),
+        }
+    }
+
     /// Words for the table.
     pub fn text(&self, unit: Unit) -> String {
         match *self {
@@ -322,6 +110,8 @@ impl Bar {
             TimesOwn(limit, key) => format!("≤ {limit}× {}", key.trim_end_matches("_ns")),
             AtMost(limit) => format!("≤ {}", unit.show(limit)),
             AtLeast(limit) => format!("≥ {}", unit.show(limit)),
+            TimesAlone(limit) => format!("≤ {limit}× 1 worker"),
+            WithOne(bar) | WithMore(bar) => bar.text(unit),
         }
     }
 }
@@ -365,6 +155,7 @@ pub fn digits(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::rival::Rival::{Go, Tokio};
     use super::*;
 
     #[test]
@@ -380,11 +171,14 @@ mod tests {
     #[test]
     fn every_bar_refers_to_something_measured() {
         for workload in ALL {
-            for bar in workload.figures.iter().flat_map(|figure| figure.bars) {
+            let bars = workload.figures.iter().flat_map(|figure| figure.bars);
+            for bar in bars.flat_map(|bar| [bar.with(1), bar.with(2)]).flatten() {
                 match *bar {
                     Times(_, to) => assert!(to.iter().all(|r| workload.rivals.contains(r))),
                     TimesOwn(_, key) => assert!(workload.figures.iter().any(|f| f.key == key)),
+                    TimesAlone(_) => assert_eq!(workload.workers, Workers::Any),
                     AtMost(_) | AtLeast(_) => {}
+                    WithOne(_) | WithMore(_) => panic!("{}: a condition in one", workload.name),
                 }
             }
         }
@@ -397,6 +191,19 @@ mod tests {
         assert_eq!(of("balance").workers(&[1, 2, 4]), [2, 4]);
         assert_eq!(of("timers_1m").workers(&[2, 4]), [2]);
         assert!(of("idle").workers(&[1]).is_empty());
+    }
+
+    #[test]
+    fn a_bar_may_hold_for_some_numbers_of_workers_only() {
+        let bars = [WithOne(&AtMost(1.0)), WithMore(&AtMost(2.0))];
+        let with = |workers| {
+            bars.iter()
+                .filter_map(|b| b.with(workers))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(with(1), [&AtMost(1.0)]);
+        assert_eq!(with(4), [&AtMost(2.0)]);
+        assert_eq!(TimesAlone(2.0).with(1), None); // that is itself
     }
 
     #[test]
@@ -424,5 +231,6 @@ mod tests {
             "≤ 3× list"
         );
         assert_eq!(AtMost(4_600.0).text(Unit::Bytes), "≤ 4600 B");
+        assert_eq!(TimesAlone(2.0).text(Unit::Milliseconds), "≤ 2× 1 worker");
     }
 }

@@ -126,6 +126,7 @@ impl Runtime {
             })),
             stop: Default::default(),
             draining: Default::default(),
+            can_look_out: cpu::allowed().is_ok_and(|cpus| cpus.len() > 1),
             cancelling: Default::default(),
             closed: Default::default(),
             closed_for_all: Default::default(),

@@ -44,6 +44,9 @@ pub(crate) struct Shared {
     pub(crate) stop: AtomicBool,
     /// Somebody waits for fibers to end; see `worker::shutdown`.
     pub(crate) draining: primitive::AtomicBool,
+    /// There are several CPUs: who looks out for work does not keep it from
+    /// being made.
+    pub(crate) can_look_out: bool,
     /// New fibers are born cancelled: the runtime is ending.
     pub(crate) cancelling: AtomicBool,
     /// No new fibers from outside: the end has begun; see `submit::Gate`.

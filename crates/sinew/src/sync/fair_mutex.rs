@@ -31,6 +31,10 @@ use std::time::Duration;
 /// Waiting is no cancellation point, except in
 /// [`lock_or_cancelled`](Self::lock_or_cancelled).
 ///
+/// A fiber that holds it runs at least as urgently as the most urgent fiber that
+/// waits for it (see [`Priority`](crate::Priority)); the order of the line stays
+/// that of arrival.
+///
 /// ```
 /// use std::sync::Arc;
 /// use sinew::sync::FairMutex;
@@ -153,7 +157,7 @@ impl<T: ?Sized> FairMutex<T> {
     ) -> Result<FairMutexGuard<'_, T>, TimedOut> {
         if !self.turns.try_lock() {
             let spec = WaitSpec::new(WaitReason::Mutex, at).deadline(deadline());
-            self.turns.wait(&spec).map_err(TimedOut::of)?;
+            self.turns.wait(spec).map_err(TimedOut::of)?;
         }
         // SAFETY: locked just now.
         Ok(unsafe { FairMutexGuard::of(self) })
@@ -169,7 +173,7 @@ impl<T: ?Sized> FairMutex<T> {
         point::check()?;
         if !self.turns.try_lock() {
             let spec = WaitSpec::new(WaitReason::Mutex, Location::caller()).cancellable();
-            self.turns.wait(&spec).map_err(|_| Cancelled)?;
+            self.turns.wait(spec).map_err(|_| Cancelled)?;
         }
         // SAFETY: locked just now.
         Ok(unsafe { FairMutexGuard::of(self) })

@@ -10,7 +10,7 @@ use super::error::TimedOut;
 use super::fair_mutex::{FairMutex, FairMutexGuard};
 use super::turns::Waiting;
 use crate::error::Cancelled;
-use crate::fiber::WaitReason;
+use crate::fiber::{Block, WaitReason};
 use crate::time::Instant;
 use crate::wait::{Deadline, Enlisted, Operation, Pending, WaitOutcome, WaitSpec, Waiter};
 use crate::wait::{perform, point};
@@ -119,7 +119,7 @@ impl<'a, T: ?Sized> Ticket<'a, T> {
     #[track_caller]
     pub fn lock(mut self) -> FairMutexGuard<'a, T> {
         let spec = WaitSpec::new(WaitReason::Mutex, Location::caller());
-        self.wait(&spec)
+        self.wait(spec)
             .unwrap_or_else(|_| unreachable!("nothing else can end the wait"))
     }
 
@@ -164,7 +164,7 @@ impl<'a, T: ?Sized> Ticket<'a, T> {
     #[track_caller]
     pub fn lock_timeout(mut self, timeout: Duration) -> Result<FairMutexGuard<'a, T>, TimedOut> {
         let spec = WaitSpec::new(WaitReason::Mutex, Location::caller());
-        self.wait(&spec.deadline(Deadline::after(timeout)))
+        self.wait(spec.deadline(Deadline::after(timeout)))
             .map_err(TimedOut::of)
     }
 
@@ -181,7 +181,7 @@ impl<'a, T: ?Sized> Ticket<'a, T> {
     #[track_caller]
     pub fn lock_deadline(mut self, deadline: Instant) -> Result<FairMutexGuard<'a, T>, TimedOut> {
         let spec = WaitSpec::new(WaitReason::Mutex, Location::caller());
-        self.wait(&spec.deadline(Some(deadline.deadline())))
+        self.wait(spec.deadline(Some(deadline.deadline())))
             .map_err(TimedOut::of)
     }
 
@@ -199,7 +199,7 @@ impl<'a, T: ?Sized> Ticket<'a, T> {
     pub fn lock_or_cancelled(mut self) -> Result<FairMutexGuard<'a, T>, Cancelled> {
         point::check()?;
         let spec = WaitSpec::new(WaitReason::Mutex, Location::caller());
-        self.wait(&spec.cancellable()).map_err(|_| Cancelled)
+        self.wait(spec.cancellable()).map_err(|_| Cancelled)
     }
 
     /// As [`lock`](Self::lock), in async code, under any executor.
@@ -214,8 +214,15 @@ impl<'a, T: ?Sized> Ticket<'a, T> {
         Pending::new(TicketWait::new(self))
     }
 
-    fn wait(&mut self, spec: &WaitSpec<'_>) -> Result<FairMutexGuard<'a, T>, WaitOutcome> {
-        perform(&self.operation(), spec)
+    fn wait(&mut self, spec: WaitSpec<'_>) -> Result<FairMutexGuard<'a, T>, WaitOutcome> {
+        let operation = self.operation();
+        let ticket: &Self = operation.ticket;
+        let lend = |from: &Block| {
+            if let Some(place) = ticket.place() {
+                ticket.mutex.turns.lend_again(from, place);
+            }
+        };
+        perform(&operation, &spec.lending_by(&lend))
     }
 
     /// Waiting for its turn; yields the guard, after which the ticket is spent.

@@ -21,7 +21,11 @@
 
 use super::deadline::Deadline;
 use super::end::{forget_task, poll_end, wait_as_owner, wait_for_end, wake_joiners};
+use super::node::{Node, Place, WaitList, Wakes};
+use super::operation::{Enlisted, Operation, perform};
 use super::outcome::{Claim, WaitOutcome};
+use super::pending::Pending;
+use super::select::{Arm, ArmRef, OnCancel, OperationArm, Patience, SelectSpec, Selected, select};
 use super::waiter::{WaitSpec, Waiter, wait};
 use crate::fiber::{Birth, Block, Completed, Kind, Ops, Park, Priority, WaitReason};
 use crate::primitive::model::Plain;
@@ -30,36 +34,51 @@ use crate::queue::inbox::{Inbox, Pushed};
 use crate::sched::seam::{Driver, FutexDriver};
 use crate::stack::StackClass;
 use crate::sys::Lock;
-use crate::util::list::List;
 use loom::model::Builder;
 use loom::sync::Arc;
 use loom::thread;
+use std::cell::Cell;
 use std::panic::Location;
 use std::pin::pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll, Wake, Waker};
 
+fn bounded(preemptions: usize) -> Builder {
+    let mut model = Builder::new();
+    model.preemption_bound = Some(preemptions);
+    model
+}
+
 fn spec() -> WaitSpec<'static> {
     WaitSpec::new(WaitReason::Join, Location::caller())
 }
 
-/// A claim alone: being woken, timing out and being cancelled race for it.
+/// A claim alone, of a wait with two places that also times out.
 #[test]
 fn a_claim_is_won_once_and_who_reads_the_outcome_sees_what_the_winner_wrote() {
-    use WaitOutcome::{Cancelled, TimedOut, Woken};
+    use WaitOutcome::{TimedOut, Woken};
     loom::model(|| {
-        let claim = Arc::new(Claim::new());
-        let claimers = [TimedOut, Woken].map(|outcome| {
-            let claim = claim.clone();
-            thread::spawn(move || claim.claim(outcome).then_some(outcome))
+        let shared = Arc::new((Claim::new(), [Plain::new(0), Plain::new(0)]));
+        let claimers = [0, 1].map(|place| {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                shared.1[place].set(7);
+                shared.0.wake(place as u32).then_some(place as u32)
+            })
         });
-        let own = claim.claim(Cancelled).then_some(Cancelled);
-        let seen = claim.get().expect("claimed by now");
-        let mut winners: Vec<_> = own.into_iter().collect();
+        let timed_out = shared.0.give_up(TimedOut);
+        let outcome = shared.0.get().expect("claimed by now");
+        let place = shared.0.place();
+        assert_eq!(outcome == TimedOut, timed_out);
+        assert_eq!(place.is_some(), !timed_out);
+        if let Some(place) = place {
+            assert_eq!(shared.1[place as usize].get(), 7);
+        }
+        let mut winners = Vec::new();
         for claimer in claimers {
             winners.extend(claimer.join().unwrap());
         }
-        assert_eq!(winners, [seen]);
+        assert_eq!(winners, Vec::from_iter(place));
     });
     for settle in [false, true] {
         loom::model(move || {
@@ -71,7 +90,15 @@ fn a_claim_is_won_once_and_who_reads_the_outcome_sees_what_the_winner_wrote() {
                     if settle {
                         shared.0.settle(Woken);
                     } else {
-                        assert!(shared.0.claim(Woken));
+                        assert!(shared.0.wake(1));
+                    }
+                }
+            });
+            let reader = thread::spawn({
+                let shared = shared.clone();
+                move || {
+                    if shared.0.place().is_some() {
+                        assert_eq!(shared.1.get(), 7);
                     }
                 }
             });
@@ -79,29 +106,14 @@ fn a_claim_is_won_once_and_who_reads_the_outcome_sees_what_the_winner_wrote() {
                 assert_eq!(shared.1.get(), 7);
             }
             waker.join().unwrap();
+            reader.join().unwrap();
         });
     }
-    loom::model(|| {
-        // A loser knows what the winner wrote.
-        let shared = Arc::new((Claim::new(), Plain::new(0)));
-        let waker = thread::spawn({
-            let shared = shared.clone();
-            move || {
-                shared.1.set(7);
-                shared.0.claim(Woken)
-            }
-        });
-        let timed_out = shared.0.claim(TimedOut);
-        if !timed_out {
-            assert_eq!(shared.1.get(), 7);
-        }
-        assert_ne!(waker.join().unwrap(), timed_out);
-    });
 }
 
 /// A list that threads wait in, and what loom should know of one waiter.
 struct Post {
-    list: Lock<List>,
+    list: Lock<WaitList<Node>>,
     /// Handed over by the waker.
     value: Plain<u32>,
     /// Stands for the waiter's memory: read by who uses the waiter, written
@@ -112,45 +124,39 @@ struct Post {
 impl Post {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            list: Lock::new(List::new()),
+            list: Lock::new(WaitList::new()),
             value: Plain::new(0),
             node: Plain::new(true),
         })
     }
 
-    fn link(&self, waiter: &Waiter) {
-        // SAFETY: callers pin it, and unlink it unless it was popped.
-        unsafe { self.list.lock().push_back(waiter.links()) };
+    fn link(&self, waiter: &Waiter, node: &Node) {
+        node.belongs_to(waiter, 0);
+        // SAFETY: callers pin both, and wait until it was claimed or unlinked.
+        unsafe { self.list.lock().push_back(node) };
     }
 
-    fn unlink(&self, waiter: &Waiter) {
-        let mut list = self.list.lock();
-        if waiter.is_linked() {
-            // SAFETY: linked into this very list.
-            unsafe { list.remove(waiter.links()) };
-        }
+    /// As a `leave` of `WaitSpec`.
+    fn unlink(&self, node: &Node) -> bool {
+        // SAFETY: linked into no other list.
+        unsafe { self.list.lock().remove(node) }
     }
 
-    /// Wakes the oldest waiter; true if its claim was won.
+    /// Wakes the oldest waiter; true if there was one.
     fn wake(&self) -> bool {
-        let wakeup = {
+        let claimed = {
             let mut list = self.list.lock();
-            let Some(links) = list.pop_front() else {
-                return false;
-            };
-            assert!(self.node.get(), "the waiter is gone");
-            // SAFETY: it was linked, so it is pinned.
-            let waiter = unsafe { Waiter::of_links(links).as_ref() };
-            waiter.claim(WaitOutcome::Woken)
-        };
-        match wakeup {
-            Some(wakeup) => {
-                self.value.set(7);
-                wakeup.fire();
-                true
+            if !list.is_empty() {
+                assert!(self.node.get(), "the waiter is gone");
             }
-            None => false,
-        }
+            list.claim_front()
+        };
+        let Some((_, wakeup)) = claimed else {
+            return false;
+        };
+        self.value.set(7);
+        wakeup.fire();
+        true
     }
 }
 
@@ -159,17 +165,18 @@ fn a_thread_that_times_out_while_it_is_woken_leaves_after_the_waker_is_done_with
     loom::model(|| {
         let post = Post::new();
         let waiter = pin!(Waiter::for_current());
-        post.link(&waiter);
+        let node = pin!(Node::new());
+        post.link(&waiter, &node);
         let waker = thread::spawn({
             let post = post.clone();
             move || post.wake()
         });
         // Its time is over when it begins to wait.
-        let outcome = wait(&waiter, &spec().deadline(Some(Deadline(0))));
-        match outcome {
-            WaitOutcome::Woken => assert_eq!(post.value.get(), 7),
-            WaitOutcome::TimedOut => post.unlink(&waiter),
-            WaitOutcome::Cancelled => unreachable!("nobody cancels"),
+        let leave = || post.unlink(&node);
+        let spec = spec().deadline(Some(Deadline(0))).leaving_by(&leave);
+        let outcome = wait(&waiter, &spec);
+        if outcome == WaitOutcome::Woken {
+            assert_eq!(post.value.get(), 7);
         }
         post.node.set(false);
         assert_eq!(waker.join().unwrap(), outcome == WaitOutcome::Woken);
@@ -244,34 +251,37 @@ impl Worker {
         }
     }
 
-    /// `wait_fiber`, and what the worker does when the fiber leaves its stack.
-    /// The timer fires while the fiber is off it.
-    fn wait(&self, fiber: &Block, waiter: &Waiter, mut timer: bool) -> WaitOutcome {
+    /// `wait_fiber_timed`, and what the worker does when the fiber leaves its
+    /// stack. The timer fires while the fiber is off it.
+    fn wait(&self, fiber: &Block, leave: &dyn Fn() -> bool, mut timer: bool) -> WaitOutcome {
+        let mut due = false;
         loop {
-            let mut seen = fiber.state().load();
-            if seen.parked() || seen.woken() {
-                seen = fiber.state().take_wakes();
-                if seen.notified() {
-                    break;
-                }
+            // As `is_over`.
+            let wakes = fiber.state().take_wakes(fiber.heard());
+            if wakes.notified {
+                return WaitOutcome::Woken;
             }
-            if fiber.state().look() && waiter.claim(WaitOutcome::Cancelled).is_some() {
-                break; // claimed by ourselves: nobody notifies
+            // As `Waiter::give_up` of a wait with one place.
+            if wakes.seen.look() && leave() {
+                return WaitOutcome::Cancelled;
             }
-            match fiber.state().commit_park() {
+            if due && leave() {
+                return WaitOutcome::TimedOut;
+            }
+            match fiber.state().commit_park(fiber.heard()) {
                 Park::Awake => {}
                 Park::Asleep => {
                     if std::mem::take(&mut timer) {
+                        due = true;
                         // As `timer_fired`.
-                        if let Some(wakeup) = waiter.claim(WaitOutcome::TimedOut) {
-                            wakeup.fire();
-                        }
+                        let wake = fiber.state().nudge();
+                        // SAFETY: the answer of this block's own word.
+                        unsafe { fiber.follow(wake) };
                     }
                     self.await_fiber();
                 }
             }
         }
-        waiter.outcome().expect("a wait ends by a claim")
     }
 }
 
@@ -284,7 +294,8 @@ fn a_fiber_waits(cancel: bool, timer: bool) {
         let (post, worker, fiber) = &*shared;
         fiber.set_home(worker.home());
         let waiter = pin!(Waiter::for_fiber(NonNull::from(fiber)));
-        post.link(&waiter);
+        let node = pin!(Node::new());
+        post.link(&waiter, &node);
         let waker = thread::spawn({
             let shared = shared.clone();
             move || shared.0.wake()
@@ -298,10 +309,10 @@ fn a_fiber_waits(cancel: bool, timer: bool) {
                 unsafe { shared.2.follow(wake) };
             })
         });
-        let outcome = worker.wait(fiber, &waiter, timer);
-        match outcome {
-            WaitOutcome::Woken => assert_eq!(post.value.get(), 7),
-            _ => post.unlink(&waiter),
+        let outcome = worker.wait(fiber, &|| post.unlink(&node), timer);
+        if outcome == WaitOutcome::Woken {
+            assert_eq!(waiter.outcome(), Some(outcome));
+            assert_eq!(post.value.get(), 7);
         }
         post.node.set(false);
         if let Some(canceller) = canceller {
@@ -435,4 +446,364 @@ fn a_task_that_awaits_a_fiber_is_woken_and_may_be_dropped_at_any_time() {
             worker.join().unwrap();
         });
     }
+}
+
+/// Permits that are handed out one by one: the least that an operation needs.
+struct Permits {
+    /// Those that are free, by number, and who waits for one.
+    line: Lock<(Vec<usize>, WaitList<Waiting>)>,
+    /// Written by who releases a permit, and by who has it.
+    payload: [Plain<u32>; 2],
+}
+
+#[repr(C)]
+struct Waiting {
+    node: Node,
+    permit: Cell<Option<usize>>,
+}
+
+// SAFETY: `repr(C)`, and the node is first.
+unsafe impl Place for Waiting {
+    fn node(&self) -> &Node {
+        &self.node
+    }
+}
+
+struct Take<'a> {
+    place: Waiting,
+    permits: &'a Permits,
+}
+
+impl Permits {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            line: Lock::new((Vec::new(), WaitList::new())),
+            payload: [Plain::new(0), Plain::new(0)],
+        })
+    }
+
+    fn release(&self, permit: usize) {
+        self.payload[permit].set(7);
+        self.give(permit);
+    }
+
+    fn give(&self, permit: usize) {
+        let mut wakes = Wakes::new();
+        {
+            let mut line = self.line.lock();
+            match line.1.claim_front() {
+                None => line.0.push(permit),
+                Some((place, wakeup)) => {
+                    // SAFETY: claimed by us, under the lock.
+                    let place = unsafe { place.as_ref() };
+                    place.permit.set(Some(permit));
+                    // SAFETY: as above.
+                    unsafe { wakes.add(&place.node, wakeup) };
+                }
+            }
+        }
+        wakes.fire();
+    }
+
+    fn take(&self) -> Take<'_> {
+        Take {
+            place: Waiting {
+                node: Node::new(),
+                permit: Cell::new(None),
+            },
+            permits: self,
+        }
+    }
+
+    /// A permit's owner sees what came before its release, and is alone.
+    fn use_permit(&self, permit: usize) {
+        assert_eq!(self.payload[permit].get(), 7);
+        self.payload[permit].set(8);
+    }
+
+    /// How many permits nobody has.
+    fn free(&self) -> usize {
+        let line = self.line.lock();
+        assert!(line.1.is_empty(), "somebody is still in line");
+        line.0.len()
+    }
+}
+
+// SAFETY: the one place is linked only into the line, whose lock `give` holds
+// while it claims, and `delist` takes.
+unsafe impl Operation for Take<'_> {
+    type Output = usize;
+
+    fn attempt(&self) -> Option<usize> {
+        self.permits.line.lock().0.pop()
+    }
+
+    unsafe fn enlist(&self, waiter: &Waiter, place: u32) -> Enlisted<usize> {
+        let mut line = self.permits.line.lock();
+        if let Some(permit) = line.0.pop() {
+            if waiter.take_oneself(place) {
+                return Enlisted::Done(permit);
+            }
+            line.0.push(permit);
+            return Enlisted::Lost;
+        }
+        self.place.node.belongs_to(waiter, place);
+        // SAFETY: the caller's promise.
+        unsafe { line.1.push_back(&self.place) };
+        Enlisted::Linked
+    }
+
+    fn delist(&self) -> bool {
+        // SAFETY: linked only by `enlist`, into this list.
+        unsafe { self.permits.line.lock().1.remove(&self.place) }
+    }
+
+    fn accept(&self) -> Option<usize> {
+        self.place.permit.take()
+    }
+
+    fn pass_on(&self) {
+        if let Some(permit) = self.place.permit.take() {
+            self.permits.give(permit);
+        }
+    }
+}
+
+#[test]
+fn an_operation_yields_what_its_waker_gave_or_gives_up_and_takes_nothing() {
+    for deadline in [None, Some(Deadline(0))] {
+        loom::model(move || {
+            let permits = Permits::new();
+            let releaser = thread::spawn({
+                let permits = permits.clone();
+                move || permits.release(0)
+            });
+            let taken = perform(&permits.take(), &spec().deadline(deadline));
+            if let Ok(permit) = taken {
+                permits.use_permit(permit);
+            }
+            releaser.join().unwrap();
+            assert!(taken.is_ok() || deadline.is_some());
+            assert_eq!(permits.free(), usize::from(taken.is_err()));
+        });
+    }
+}
+
+#[test]
+fn of_two_operations_each_gets_one_permit() {
+    bounded(3).check(|| {
+        let permits = Permits::new();
+        let take = |permits: &Permits| {
+            let permit = perform(&permits.take(), &spec()).unwrap();
+            permits.use_permit(permit);
+        };
+        let taker = thread::spawn({
+            let permits = permits.clone();
+            move || take(&permits)
+        });
+        let releaser = thread::spawn({
+            let permits = permits.clone();
+            move || (0..2).for_each(|permit| permits.release(permit))
+        });
+        take(&permits);
+        taker.join().unwrap();
+        releaser.join().unwrap();
+        assert_eq!(permits.free(), 0);
+    });
+}
+
+/// Polls once.
+fn poll<F: Future>(future: std::pin::Pin<&mut F>, executor: &std::sync::Arc<Executor>) -> Poll<F::Output> {
+    let waker = Waker::from(executor.clone());
+    future.poll(&mut Context::from_waker(&waker))
+}
+
+#[test]
+fn a_task_that_is_dropped_at_any_time_passes_on_what_it_was_given() {
+    // The permit stays.
+    loom::model(|| {
+        let permits = Permits::new();
+        let releaser = thread::spawn({
+            let permits = permits.clone();
+            move || permits.release(0)
+        });
+        let executor = std::sync::Arc::new(Executor::default());
+        let taken = {
+            let mut task = pin!(Pending::new(permits.take()));
+            poll(task.as_mut(), &executor)
+        };
+        if let Poll::Ready(permit) = taken {
+            permits.use_permit(permit);
+        }
+        releaser.join().unwrap();
+        assert_eq!(permits.free(), usize::from(taken.is_pending()));
+    });
+    // Or it goes to a thread that waits.
+    bounded(3).check(|| {
+        let permits = Permits::new();
+        let executor = std::sync::Arc::new(Executor::default());
+        {
+            let mut task = pin!(Pending::new(permits.take()));
+            assert!(poll(task.as_mut(), &executor).is_pending());
+            let releaser = thread::spawn({
+                let permits = permits.clone();
+                move || permits.release(0)
+            });
+            let waiter = thread::spawn({
+                let permits = permits.clone();
+                move || {
+                    let permit = perform(&permits.take(), &spec()).unwrap();
+                    permits.use_permit(permit);
+                }
+            });
+            // Dropped here, first in line or not any more.
+            let _threads = [releaser, waiter];
+        }
+    });
+}
+
+#[test]
+fn a_task_that_changes_its_waker_while_it_is_claimed_is_woken_by_one_that_it_left() {
+    loom::model(|| {
+        let permits = Permits::new();
+        let executors = [0, 1].map(|_| std::sync::Arc::new(Executor::default()));
+        let mut task = pin!(Pending::new(permits.take()));
+        assert!(poll(task.as_mut(), &executors[0]).is_pending());
+        let releaser = thread::spawn({
+            let permits = permits.clone();
+            move || permits.release(0)
+        });
+        let mut taken = poll(task.as_mut(), &executors[1]);
+        if taken.is_pending() {
+            // It waits for the waker it left last.
+            while executors[1].0.load(Ordering::Relaxed) == 0 {
+                thread::yield_now();
+            }
+            taken = poll(task.as_mut(), &executors[1]);
+        }
+        let Poll::Ready(permit) = taken else {
+            unreachable!("woken for nothing");
+        };
+        permits.use_permit(permit);
+        releaser.join().unwrap();
+        let wakes: usize = executors.iter().map(|it| it.0.load(Ordering::Relaxed)).sum();
+        assert!(wakes <= 1);
+        assert_eq!(permits.free(), 0);
+    });
+}
+
+/// In random order a run of a model could not be repeated.
+fn biased() -> SelectSpec {
+    SelectSpec {
+        biased: true,
+        patience: Patience::Until(None),
+        on_cancel: OnCancel::TellArm,
+        at: Location::caller(),
+    }
+}
+
+/// Takes a permit of one of the two; says of which.
+fn select_one(both: &[Arc<Permits>; 2]) -> usize {
+    let arms = both
+        .each_ref()
+        .map(|permits| OperationArm::no_point(permits.take()));
+    let refs = arms.each_ref().map(|arm| ArmRef::new(arm));
+    let Selected::Arm(chosen) = select(&refs, &biased()) else {
+        unreachable!("nothing else ends it");
+    };
+    both[chosen].use_permit(arms[chosen].take().unwrap());
+    chosen
+}
+
+#[test]
+fn a_select_that_is_woken_from_both_sides_takes_one_and_the_other_is_not_lost() {
+    bounded(3).check(|| {
+        let both = [Permits::new(), Permits::new()];
+        let releasers = both.each_ref().map(|permits| {
+            let permits = permits.clone();
+            thread::spawn(move || permits.release(0))
+        });
+        let first = select_one(&both);
+        let second = select_one(&both);
+        assert_eq!(first + second, 1, "one arm was chosen twice");
+        for releaser in releasers {
+            releaser.join().unwrap();
+        }
+        assert_eq!(both.each_ref().map(|permits| permits.free()), [0, 0]);
+    });
+}
+
+#[test]
+fn two_selects_over_the_same_lines_get_one_permit_each() {
+    bounded(2).check(|| {
+        let both = [Permits::new(), Permits::new()];
+        let releaser = thread::spawn({
+            let both = both.clone();
+            move || both.iter().for_each(|permits| permits.release(0))
+        });
+        let other = thread::spawn({
+            // The other way round, so that they meet in the middle.
+            let both = [both[1].clone(), both[0].clone()];
+            move || 1 - select_one(&both)
+        });
+        let chosen = select_one(&both);
+        assert_ne!(other.join().unwrap(), chosen);
+        releaser.join().unwrap();
+        assert_eq!(both.each_ref().map(|permits| permits.free()), [0, 0]);
+    });
+}
+
+/// An arm whose time comes as soon as the select waits.
+struct Soon(Cell<bool>);
+
+// SAFETY: links nothing.
+unsafe impl Arm for Soon {
+    fn attempt(&self) -> bool {
+        self.0.replace(true)
+    }
+
+    unsafe fn enlist(&self, _: &Waiter, _: u32) -> Enlisted<()> {
+        Enlisted::Linked
+    }
+
+    fn delist(&self) {}
+
+    fn accept(&self) -> bool {
+        unreachable!("nobody wakes who waits for time")
+    }
+
+    fn refuse(&self) {}
+
+    fn deadline(&self) -> Option<Deadline> {
+        Some(Deadline(0))
+    }
+}
+
+#[test]
+fn a_select_whose_time_comes_while_it_is_woken_takes_one_or_leaves_all() {
+    bounded(3).check(|| {
+        let both = [Permits::new(), Permits::new()];
+        let releasers = both.each_ref().map(|permits| {
+            let permits = permits.clone();
+            thread::spawn(move || permits.release(0))
+        });
+        let soon = Soon(Cell::new(false));
+        let arms = both
+            .each_ref()
+            .map(|permits| OperationArm::no_point(permits.take()));
+        let [first, second] = arms.each_ref().map(|arm| ArmRef::new(arm));
+        let selected = select(&[first, second, ArmRef::new(&soon)], &biased());
+        let Selected::Arm(chosen) = selected else {
+            unreachable!("nothing else ends it");
+        };
+        if chosen < 2 {
+            both[chosen].use_permit(arms[chosen].take().unwrap());
+        }
+        drop(arms); // the frame is left
+        for releaser in releasers {
+            releaser.join().unwrap();
+        }
+        let expected = [0, 1].map(|index| usize::from(index != chosen));
+        assert_eq!(both.each_ref().map(|permits| permits.free()), expected);
+    });
 }

@@ -73,6 +73,7 @@ fn shared(workers: usize) -> Shared {
         stacks: std::sync::Arc::new(StackPool::new(PoolConfig::default())),
         stop: Default::default(),
         draining: Default::default(),
+        can_look_out: false,
         cancelling: Default::default(),
         closed: Default::default(),
         closed_for_all: Default::default(),

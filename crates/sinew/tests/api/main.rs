@@ -27,4 +27,5 @@ mod safepoint;
 mod shutdown;
 mod spawn;
 mod stats;
+mod sync;
 mod time;

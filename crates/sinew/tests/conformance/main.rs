@@ -11,6 +11,7 @@
 mod harness;
 
 mod join;
+mod sync;
 mod waits;
 
 use harness::{runtime, watch};

@@ -9,6 +9,7 @@
 mod harness;
 
 mod ends;
+mod sync;
 mod tokens;
 mod trees;
 

@@ -489,8 +489,9 @@ fn a_biased_select_takes_the_first_that_can_go() {
                     1 => select.try_select().unwrap(),
                     _ => select.select_timeout(HOUR).unwrap(),
                 };
-                assert_eq!(operation.index(), want);
-                assert_eq!(operation.recv(&channels[want].1), Ok(i));
+                let index = operation.index();
+                let got = operation.recv(&channels[index].1);
+                assert_eq!((index, got), (want, Ok(i)));
             }
         }
     });

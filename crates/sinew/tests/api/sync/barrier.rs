@@ -135,7 +135,7 @@ fn who_gives_up_while_the_last_comes_counts_or_does_not() {
                 _ => theirs.wait_or_cancelled().is_ok(),
             });
             let theirs = barrier.clone();
-            let waits = spawn_begun(move || drop(theirs.wait()));
+            let waits = spawn_begun(move || theirs.wait().is_leader());
             gives_up.cancel();
             if !gives_up.join().unwrap() {
                 settle();

@@ -2,7 +2,7 @@
 
 use super::{HOUR, SHORT, parked};
 use crate::harness::{Gate, wait_until, watch};
-use sinew::sync::{FairMutex, Mutex, MutexGuard};
+use sinew::sync::{Condvar, FairMutex, Mutex, MutexGuard};
 use sinew::{Builder, JoinHandle, Priority, Runtime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -286,6 +286,80 @@ fn a_loan_is_passed_along_a_chain_of_mutexes() {
         a_loan_is_passed_along::<Mutex<()>>(depth);
         a_loan_is_passed_along::<FairMutex<()>>(depth);
     }
+}
+
+fn the_next_holder_borrows<M: Exclusive>() {
+    let _watch = watch();
+    one_worker().run(|| {
+        let (mutex, go) = (Arc::new(M::default()), Gate::new());
+        let first = low_holder(&mutex, &go);
+        let theirs = mutex.clone();
+        let second = spawn(Priority::Low, move || theirs.hold(work));
+        parked(&second);
+        let theirs = mutex.clone();
+        let urgent = spawn(Priority::Critical, move || theirs.hold(|| ()));
+        parked(&urgent);
+        let rush = Rush::start();
+        go.open();
+        wait_until(|| urgent.is_finished());
+        assert!(rush.turns() < HELPED, "{}: {}", kind::<M>(), rush.turns());
+        drop(rush);
+        first.join().unwrap();
+        second.join().unwrap();
+    });
+}
+
+#[test]
+fn the_next_holder_borrows_from_those_who_still_wait() {
+    the_next_holder_borrows::<Mutex<()>>();
+    the_next_holder_borrows::<FairMutex<()>>();
+}
+
+#[test]
+fn who_waits_with_a_ticket_lends_its_priority() {
+    let _watch = watch();
+    one_worker().run(|| {
+        let (mutex, go) = (Arc::new(FairMutex::new(())), Gate::new());
+        let holder = low_holder(&mutex, &go);
+        let theirs = mutex.clone();
+        let urgent = spawn(Priority::Critical, move || drop(theirs.ticket().lock()));
+        parked(&urgent);
+        let rush = Rush::start();
+        go.open();
+        wait_until(|| urgent.is_finished());
+        assert!(rush.turns() < HELPED, "{}", rush.turns());
+        drop(rush);
+        holder.join().unwrap();
+    });
+}
+
+#[test]
+fn who_was_notified_lends_its_priority_to_get_the_mutex_back() {
+    let _watch = watch();
+    one_worker().run(|| {
+        let shared = Arc::new((Mutex::new(()), Condvar::new()));
+        let theirs = shared.clone();
+        let urgent = spawn(Priority::Critical, move || {
+            drop(theirs.1.wait(theirs.0.lock()));
+        });
+        parked(&urgent);
+        let (inside, go) = (Gate::new(), Gate::new());
+        let (theirs, gates) = (shared.clone(), (inside.clone(), go.clone()));
+        let holder = spawn(Priority::Low, move || {
+            let _guard = theirs.0.lock();
+            gates.0.open();
+            gates.1.pass();
+            theirs.1.notify_one();
+            work();
+        });
+        inside.pass();
+        let rush = Rush::start();
+        go.open();
+        wait_until(|| urgent.is_finished());
+        assert!(rush.turns() < HELPED, "{}", rush.turns());
+        drop(rush);
+        holder.join().unwrap();
+    });
 }
 
 #[test]

@@ -5,9 +5,9 @@ use super::locks::{Held, Reading, Ticketed, Writing};
 use sinew::Cancelled;
 use sinew::sync::{
     AcquireError, AcquireTimeoutError, Barrier, Broken, Condvar, Event, FairMutex, Futex,
-    FutexError, FutexTimeoutError, Future, Mutex, Notify, Once, OnceLock, Promise, RwLock,
-    Semaphore, Sequencer, TimedOut, WaitFutureError, WaitFutureTimeoutError, WaitGroup,
-    WaitTimeoutError, promise,
+    FutexError, FutexTimeoutError, Future, Mutex, Notify, Once, OnceLock, Promise, Semaphore,
+    Sequencer, TimedOut, WaitFutureError, WaitFutureTimeoutError, WaitGroup, WaitTimeoutError,
+    promise,
 };
 use std::pin::Pin;
 use std::sync::Arc;
@@ -264,21 +264,29 @@ struct Meeting(Arc<Barrier>);
 impl Operation for Meeting {
     fn wait(&self, how: How) -> Answer {
         match how {
-            How::Plain => drop(self.0.wait()),
-            How::For(time) => drop(self.0.wait_timeout(time).map_err(timed_out)?),
-            How::OrCancelled => drop(self.0.wait_or_cancelled().map_err(cancelled)?),
+            How::Plain => {
+                self.0.wait();
+            }
+            How::For(time) => {
+                self.0.wait_timeout(time).map_err(timed_out)?;
+            }
+            How::OrCancelled => {
+                self.0.wait_or_cancelled().map_err(cancelled)?;
+            }
         }
         Ok(())
     }
 
     fn wait_async(self: Arc<Self>) -> BoxFuture {
-        Box::pin(async move { drop(self.0.wait_async().await) })
+        Box::pin(async move {
+            self.0.wait_async().await;
+        })
     }
 
     fn release(&self) {
         let barrier = self.0.clone();
         // It waits as well, if it is not the last.
-        std::thread::spawn(move || drop(barrier.wait()));
+        std::thread::spawn(move || barrier.wait().is_leader());
     }
 }
 

@@ -1,74 +1,19 @@
-//! Sinew's side of the workloads, run as a child process.
+//! Fibers: yielding, spawning, sleeping and waking.
 
 use std::hint::black_box;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use sinew::{JoinHandle, Runtime, spawn, yield_now};
 
-use super::child::{
-    BALANCE_YIELDS, BATCH, FIB, Job, NAP, Rally, Sleepers, Tally, each, fib, memory, report,
+use super::super::child::{
+    BALANCE_YIELDS, BATCH, FIB, Job, Rally, Sleepers, Tally, each, fib, memory, report,
     report_idle, report_spawn_latency, skynet_sum, steady,
 };
-use super::{alloc, threads};
+use super::runtime;
 
-/// Runs one order: `sinew|threads NAME --workers N --scale S`.
-pub fn run(order: Vec<String>) -> ExitCode {
-    let mut words = order.into_iter();
-    let runtime = words.next().unwrap_or_default();
-    let job = match Job::parse(words) {
-        Ok(job) => job,
-        Err(problem) => {
-            eprintln!("sinew __work: {problem}");
-            return ExitCode::from(2);
-        }
-    };
-    let known = match runtime.as_str() {
-        "sinew" => run_on_sinew(&job),
-        "threads" => threads::run(&job),
-        _ => false,
-    };
-    if known {
-        ExitCode::SUCCESS
-    } else {
-        eprintln!("sinew __work: {runtime} has no workload `{}`", job.name);
-        ExitCode::from(3)
-    }
-}
-
-fn run_on_sinew(job: &Job) -> bool {
-    if let Some(yielders) = job.yielders() {
-        yields(job, &runtime(job), yielders);
-        return true;
-    }
-    match job.name.as_str() {
-        "spawn_join" => spawn_join(job, &runtime(job)),
-        "spawn_1m" => spawn_1m(job, &runtime(job)),
-        "skynet_cold" => skynet_cold(job, &runtime(job)),
-        "skynet_warm" => skynet_warm(job, &runtime(job)),
-        "sleep_1m" => sleep_1m(job, NAP),
-        "asleep_1m" => sleep_1m(job, LONG_NAP),
-        "timers_1m" => timers_1m(job),
-        "wake_thread" | "wake_apart" => wake_thread(job),
-        "idle" => idle(job, &runtime(job)),
-        "balance" => balance(job, &runtime(job)),
-        "latency_spawn" => latency_spawn(job, &runtime(job)),
-        "allocs" => allocs(job, &runtime(job)),
-        _ => return false,
-    }
-    true
-}
-
-fn runtime(job: &Job) -> Runtime {
-    Runtime::builder()
-        .workers(job.workers)
-        .build()
-        .expect("the runtime did not start")
-}
-
-fn yields(job: &Job, rt: &Runtime, yielders: u64) {
+pub fn yields(job: &Job, rt: &Runtime, yielders: u64) {
     let fibers = yielders * job.workers as u64;
     let ns = steady(job.target(), |total| {
         rt.run(|| {
@@ -91,12 +36,12 @@ fn yields(job: &Job, rt: &Runtime, yielders: u64) {
     report("ns", ns);
 }
 
-fn spawn_join(job: &Job, rt: &Runtime) {
+pub fn spawn_join(job: &Job, rt: &Runtime) {
     let ns = steady(job.target(), |n| rt.run(|| spawn_and_join(n)));
     report("ns", ns);
 }
 
-fn spawn_and_join(n: u64) -> Duration {
+pub fn spawn_and_join(n: u64) -> Duration {
     let start = Instant::now();
     for i in 0..n {
         black_box(spawn(move || black_box(i)).join().unwrap());
@@ -118,7 +63,7 @@ fn spawn_then_join(n: u64) -> Duration {
     start.elapsed()
 }
 
-fn spawn_1m(job: &Job, rt: &Runtime) {
+pub fn spawn_1m(job: &Job, rt: &Runtime) {
     let (few, n) = (job.count(100_000), job.count(1_000_000));
     report("ns_first", each(rt.run(|| spawn_then_join(few)), few));
     report("ns", each(rt.run(|| spawn_then_join(n)), n));
@@ -153,11 +98,11 @@ fn skynet(job: &Job, rt: &Runtime) -> f64 {
     took.as_secs_f64() * 1e3
 }
 
-fn skynet_cold(job: &Job, rt: &Runtime) {
+pub fn skynet_cold(job: &Job, rt: &Runtime) {
     report("ms", skynet(job, rt));
 }
 
-fn skynet_warm(job: &Job, rt: &Runtime) {
+pub fn skynet_warm(job: &Job, rt: &Runtime) {
     for _ in 0..2 {
         skynet(job, rt);
     }
@@ -165,10 +110,10 @@ fn skynet_warm(job: &Job, rt: &Runtime) {
 }
 
 /// Long enough for a million fibers to start on one worker.
-const LONG_NAP: Duration = Duration::from_secs(15);
+pub const LONG_NAP: Duration = Duration::from_secs(15);
 
 /// Rests for two seconds after the end, then reports what memory was kept.
-fn sleep_1m(job: &Job, nap: Duration) {
+pub fn sleep_1m(job: &Job, nap: Duration) {
     let n = job.count(1_000_000);
     let rt = Runtime::builder()
         .workers(job.workers)
@@ -198,7 +143,7 @@ fn sleep_1m(job: &Job, nap: Duration) {
     report("bytes_after", memory() as f64 - at_start as f64);
 }
 
-fn timers_1m(job: &Job) {
+pub fn timers_1m(job: &Job) {
     let n = job.count(1_000_000);
     let (insert, cancel, list) = sinew::bench_internals::timers(n as usize);
     report("insert_ns", insert);
@@ -206,7 +151,7 @@ fn timers_1m(job: &Job) {
     report("list_ns", list);
 }
 
-fn wake_thread(job: &Job) {
+pub fn wake_thread(job: &Job) {
     Rally::prepare(job);
     let rt = runtime(job);
     let rally = Rally::new();
@@ -219,7 +164,7 @@ fn wake_thread(job: &Job) {
     player.join().unwrap();
 }
 
-fn idle(job: &Job, rt: &Runtime) {
+pub fn idle(job: &Job, rt: &Runtime) {
     let handles: Vec<JoinHandle<()>> = rt.run(|| (0..10_000).map(|_| spawn(sinew::park)).collect());
     report_idle(job);
     for handle in &handles {
@@ -230,7 +175,7 @@ fn idle(job: &Job, rt: &Runtime) {
     }
 }
 
-fn balance(job: &Job, rt: &Runtime) {
+pub fn balance(job: &Job, rt: &Runtime) {
     let n = job.count(100_000);
     let tally = Arc::new(Tally::default());
     let took = rt.run(|| {
@@ -255,36 +200,10 @@ fn balance(job: &Job, rt: &Runtime) {
     report("unevenness", tally.unevenness(job.workers));
 }
 
-fn latency_spawn(job: &Job, rt: &Runtime) {
+pub fn latency_spawn(job: &Job, rt: &Runtime) {
     rt.run(|| {
         report_spawn_latency(job, |started| {
             spawn(move || started.mark()); // detached
         });
     });
-}
-
-fn allocs(job: &Job, rt: &Runtime) {
-    let n = job.count(100_000);
-    let per_spawn = |work: fn(u64)| {
-        let count = rt.run(|| {
-            work(n); // warm up
-            alloc::count_during(|| work(n))
-        });
-        count as f64 / n as f64
-    };
-    report(
-        "small",
-        per_spawn(|n| {
-            spawn_and_join(n);
-        }),
-    );
-    report(
-        "large",
-        per_spawn(|n| {
-            for i in 0..n {
-                let load = [i; 128];
-                black_box(spawn(move || black_box(load)[7]).join().unwrap());
-            }
-        }),
-    );
 }
