@@ -13,6 +13,9 @@
 //! |---|---|
 //! | starting and joining fibers | [`spawn`], [`spawn_local`], [`Builder`], [`JoinHandle`], [`Fiber`] |
 //! | waiting | [`park`], [`sleep`], [`interval`], [`yield_now`], [`block_on`] |
+//! | locks, signals, counters, values made once | [`sync`]: [`Mutex`](sync::Mutex), [`Semaphore`](sync::Semaphore), [`OnceLock`](sync::OnceLock), … |
+//! | messages | [`channel`]: [`bounded`](channel::bounded), [`unbounded`](channel::unbounded), [`oneshot`](channel::oneshot), [`broadcast`](channel::broadcast), [`watch`](channel::watch) |
+//! | the first of several things | [`select!`], [`select_biased!`], [`race!`], [`channel::Select`], [`Waitable`] |
 //! | work that blocks a thread | [`blocking`], [`spawn_blocking`] |
 //! | being asked to stop | [`Fiber::cancel`], [`check_cancelled`], [`checkpoint`], [`Cancelled`] |
 //! | long computations | [`safepoint`], [`no_suspend`] and the attributes below |
@@ -21,7 +24,7 @@
 //!
 //! | feature | default | what you gain |
 //! |---|---|---|
-//! | `macros` | yes | `#[sinew::main]`, `#[sinew::test]`, `#[sinew::preemptible]`, `#[sinew::unchecked]` |
+//! | `macros` | yes | `#[sinew::main]`, `#[sinew::test]`, `#[sinew::preemptible]`, `#[sinew::unchecked]`; `select!`, `select_biased!`, `race!` |
 //! | `sanitizer` | no | AddressSanitizer is told of every stack switch |
 //!
 //! The repository's README has the limits and the environment variables,

@@ -103,16 +103,26 @@ impl<T> Chan<T> {
 
     #[inline]
     pub(crate) fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
-        self.change(|state, wakes| {
-            let closed = state.closed;
-            state.try_send(message, wakes).map_err(|message| {
-                if closed {
-                    TrySendError::Disconnected(message)
-                } else {
-                    TrySendError::Full(message)
-                }
-            })
-        })
+        let mut state = self.state.lock();
+        // The common cases, without what the others need.
+        if let Some((seat, wakeup)) = state.claim_receiver() {
+            // SAFETY: claimed by us, and we hold the lock.
+            state.give(unsafe { seat.as_ref() }, message);
+            drop(state);
+            wakeup.fire();
+            return Ok(());
+        }
+        if state.closed {
+            return Err(TrySendError::Disconnected(message));
+        }
+        if state.is_full() {
+            return Err(TrySendError::Full(message));
+        }
+        let mut wakes = Wakes::new();
+        state.append(message, &mut wakes);
+        drop(state);
+        wakes.fire();
+        Ok(())
     }
 
     pub(crate) fn try_recv(&self, at: At) -> Result<T, TryRecvError> {

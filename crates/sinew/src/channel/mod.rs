@@ -7,18 +7,23 @@
 //! | work for whoever is free, with senders that wait when there is too much of it | [`bounded`]`(n)` |
 //! | a message handed over from hand to hand                    | [`bounded`]`(0)` |
 //! | senders that never wait; memory is the limit               | [`unbounded`] |
-//! | one answer to one question                                 | `oneshot` |
-//! | every receiver to get every message                        | `broadcast` |
-//! | the newest value only, such as a configuration             | `watch` |
+//! | one answer to one question                                 | [`oneshot`] |
+//! | every receiver to get every message                        | [`broadcast`] |
+//! | the newest value only, such as a configuration             | [`watch`] |
 //! | a moment, or a beat, as an arm of a select                 | [`after`], [`at`], [`tick`] |
-//! | an arm of a select that is switched off                    | [`never`] |
+//! | an arm of a select that is switched off                    | [`never()`] |
 //! | the first of several operations                            | [`select!`](crate::select!), [`select_biased!`](crate::select_biased!) |
 //! | the same, with operations known at run time only           | [`Select`] |
 //! | no messages, only signals, locks or counts                 | [`sync`](crate::sync) |
 //!
-//! [`Sender`] and [`Receiver`] can be cloned; each message goes to one receiver.
-//! When all handles of one side are gone, or one was asked to [`close`](Sender::close),
-//! the channel is disconnected: what is in it can still be received.
+//! What follows is about the first three, [`Sender`] and [`Receiver`]; the modules of
+//! [`oneshot`], [`broadcast`] and [`watch`] tell what is different there. A select does
+//! not take those as arms; for one value that it can wait for there is
+//! [`sync::promise`](crate::sync::promise()).
+//!
+//! Both ends can be cloned; each message goes to one receiver. When all handles of one
+//! side are gone, or one was asked to [`close`](Sender::close), the channel is
+//! disconnected: nothing can be sent any more, what is in it can still be received.
 //!
 //! ```
 //! use sinew::channel::{RecvError, bounded};
@@ -68,7 +73,7 @@
 //!
 //! | cancellation points                                        | none                          |
 //! |------------------------------------------------------------|-------------------------------|
-//! | `send`, `recv` and both with a time limit, iterators (which end), `select!` and its kin, [`Select::select`] and [`Select::ready`] | `try_…`, `close`, `len` and the like; sending where a send never waits, but for [`unbounded`] |
+//! | `send`, `recv` and both with a time limit, iterators (which end), `select!` and its kin, [`Select::select`] and [`Select::ready`] | `try_…`, `close`, `len` and the like; the sends of [`oneshot`] and [`broadcast`], which never wait, and of [`watch`] |
 //!
 //! ```
 //! use sinew::channel::{RecvError, SendError, unbounded};
@@ -153,15 +158,18 @@
 //! | crossbeam: `select! { recv(rx) -> x => … }` | the same                                      |
 //! | std: `mpsc::channel()`, `sync_channel(n)`   | [`unbounded`], [`bounded`]`(n)`; receivers can be cloned |
 //! | tokio: `mpsc::channel(n)`, `recv().await` gives an `Option` | [`bounded`]`(n)`, `recv_async().await` a `Result` |
-//! | tokio: `oneshot`, `broadcast`, `watch`      | `oneshot`, `broadcast`, `watch`         |
+//! | tokio: `oneshot`, `broadcast`, `watch`      | the same, without `.await`: [`oneshot`], [`broadcast`], [`watch`] |
 //! | Go: a receive from a closed channel gives a zero | `Err(RecvError::Disconnected)`           |
-//! | Go: a nil channel                           | [`never`]                                     |
+//! | Go: a nil channel                           | [`never()`]                                     |
 
+pub mod broadcast;
 mod chan;
 mod choice;
 mod end;
 mod error;
 mod iter;
+mod news;
+pub mod oneshot;
 mod promise;
 mod receiver;
 mod seat;
@@ -170,6 +178,7 @@ mod sender;
 mod state;
 mod timers;
 mod waits;
+pub mod watch;
 
 pub(crate) use choice::{RecvChoice, SendChoice, SendRight};
 pub use error::{

@@ -30,6 +30,7 @@
 use super::seat::{Fate, Seat};
 use crate::wait::Waiter;
 use crate::wait::node::{Node, Place, WaitList, Wakes};
+use crate::wait::waiter::Wakeup;
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 
@@ -108,6 +109,7 @@ impl<T> State<T> {
         self.buffer.len() + self.slots_promised < self.capacity
     }
 
+    #[inline]
     pub(super) fn is_full(&self) -> bool {
         !self.has_room()
     }
@@ -140,7 +142,7 @@ impl<T> State<T> {
         line: &mut WaitList<Seat<T>>,
         me: Option<&Waiter>,
         with_slot: bool,
-    ) -> Option<(NonNull<Seat<T>>, crate::wait::waiter::Wakeup)> {
+    ) -> Option<(NonNull<Seat<T>>, Wakeup)> {
         if me.is_none() && !with_slot {
             return line.claim_front();
         }
@@ -173,9 +175,15 @@ impl<T> State<T> {
         None
     }
 
+    /// Claims the oldest receiver that waits; the caller gives it a message.
+    #[inline]
+    pub(super) fn claim_receiver(&mut self) -> Option<(NonNull<Seat<T>>, Wakeup)> {
+        self.receivers.claim_front()
+    }
+
     /// Gives a claimed receiver its message.
     #[inline]
-    fn give(&mut self, seat: &Seat<T>, message: T) {
+    pub(super) fn give(&mut self, seat: &Seat<T>, message: T) {
         if seat.has_slot() {
             // SAFETY: claimed by the caller, who holds the lock.
             unsafe { seat.put(message) };
@@ -186,11 +194,19 @@ impl<T> State<T> {
         }
     }
 
+    /// Puts a message into the buffer, where nobody waits for it.
+    #[inline]
+    pub(super) fn append(&mut self, message: T, wakes: &mut Wakes) {
+        self.buffer.push_back(message);
+        if !self.recv_watchers.is_empty() {
+            self.recv_watchers.claim_all(wakes);
+        }
+    }
+
     /// A message comes in: to who waits, else into the buffer.
     fn put(&mut self, message: T, wakes: &mut Wakes) {
         if let Some(message) = self.hand_over(message, None, wakes) {
-            self.buffer.push_back(message);
-            self.recv_watchers.claim_all(wakes);
+            self.append(message, wakes);
         }
     }
 
@@ -215,8 +231,7 @@ impl<T> State<T> {
         if !self.has_room() {
             return Err(message);
         }
-        self.buffer.push_back(message);
-        self.recv_watchers.claim_all(wakes);
+        self.append(message, wakes);
         Ok(())
     }
 

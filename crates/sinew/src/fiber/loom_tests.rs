@@ -50,10 +50,17 @@ use crate::primitive::model::Plain;
 use crate::primitive::{AtomicBool, AtomicUsize, Ordering};
 use crate::stack::StackClass;
 use crate::sys::Lock;
+use loom::model::Builder;
 use loom::sync::Arc;
 use loom::thread;
 use std::panic::Location;
 use std::ptr::NonNull;
+
+fn bounded(preemptions: usize) -> Builder {
+    let mut model = Builder::new();
+    model.preemption_bound = Some(preemptions);
+    model
+}
 
 fn occupied(references: u64) -> State {
     let state = State::vacant();
@@ -236,9 +243,7 @@ impl Twice {
 
 #[test]
 fn each_of_two_waits_in_a_row_ends_by_its_own_notification() {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
-    model.check(|| {
+    bounded(3).check(|| {
         let fiber = Arc::new(Twice {
             word: Word::new(3),
             line: Lock::new((0, false)),
@@ -336,7 +341,8 @@ impl Parker {
 }
 
 fn tokens_merge_but_nothing_before_them_is_missed(token: Token) {
-    loom::model(move || {
+    // Three threads that each go on with the fiber: bounded.
+    bounded(3).check(move || {
         let fiber = Arc::new(Parker {
             word: Word::new(3),
             count: AtomicUsize::new(0),
@@ -477,7 +483,8 @@ impl Ending {
 
 #[test]
 fn a_dropped_handle_and_the_end_agree_who_drops_the_outcome_and_the_last_one_frees() {
-    loom::model(|| {
+    // Each reference is a step or two on one word: bounded.
+    bounded(4).check(|| {
         let ending = Ending::new(3);
         let worker = thread::spawn({
             let ending = ending.clone();
@@ -698,10 +705,8 @@ fn a_thread_that_takes_a_token_sees_what_came_before_every_unpark_it_stands_for(
     ];
     // Each round of the parker is a dozen steps: all interleavings of three
     // threads take two minutes, those with three preemptions find the same.
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(3);
     for (leave, take) in tokens {
-        model.check(move || {
+        bounded(3).check(move || {
             let parker = Arc::new((ThreadProxy::of_current_thread(), AtomicUsize::new(0)));
             let unparkers = [0, 1].map(|_| {
                 let parker = parker.clone();

@@ -55,7 +55,7 @@
 //! | `x_async`                               | as a future, in any executor        | as `x`; drop it to give up |
 //!
 //! ```
-//! use sinew::sync::{Event, TimedOut, Mutex, WaitTimeoutError};
+//! use sinew::sync::{Event, Mutex, TimedOut, WaitTimeoutError};
 //! use sinew::time::Instant;
 //! use std::time::Duration;
 //!

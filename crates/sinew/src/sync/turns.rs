@@ -226,14 +226,27 @@ impl Turns {
         }
     }
 
-    /// Somebody has left the line, whose lock the caller holds.
-    fn left(&self, line: &mut Line) {
+    /// Somebody has left the line, and its place; under the lock of the line.
+    fn left(&self, line: &mut Line, place: &Waiting) {
+        self.take_back(line, place);
         if line.places.is_empty() {
-            // The holder will not come for the line any more.
             line.loan.repay();
             line.highest = Priority::Low;
             // Relaxed: it stays locked, and who enters next has this lock.
             self.word.fetch_and(!WAITERS, Ordering::Relaxed);
+        }
+    }
+
+    /// Nobody waits at `place` any more: what was lent from there goes back, what
+    /// others lend stays. Before `WAITERS` is cleared: until then the holder
+    /// cannot go without the lock of the line (closed).
+    fn take_back(&self, line: &mut Line, place: &Waiting) {
+        let lent = place.urgency.replace(Priority::Low);
+        // Relaxed: as in `lend`.
+        let now = self.word.load(Ordering::Relaxed);
+        if lent as usize > priority_of(now) {
+            line.loan.repay();
+            borrow(line, now);
         }
     }
 
@@ -353,8 +366,12 @@ impl Turns {
     /// Waits no more at a ticket's place, but keeps it; false if the place was
     /// served meanwhile.
     pub(super) fn abandon(&self, place: &Waiting) -> bool {
-        let _line = self.line.lock();
-        place.attended.replace(false)
+        let mut line = self.line.lock();
+        let waited = place.attended.replace(false);
+        if waited {
+            self.take_back(&mut line, place);
+        }
+        waited
     }
 
     /// Gives up a place, and the lock if the place was served.
@@ -364,7 +381,7 @@ impl Turns {
             let mut line = self.line.lock();
             // SAFETY: linked only by `enter`, into this list.
             if unsafe { line.places.remove(place) } {
-                self.left(&mut line);
+                self.left(&mut line, place);
             } else if place.served.get() {
                 self.serve(&mut line, &mut wakes);
             }
@@ -378,7 +395,8 @@ fn holder_of(word: usize) -> *const Block {
     (word & HOLDER) as *const Block
 }
 
-/// The new holder borrows from those in line who are more urgent.
+/// The holder that the word names borrows from those in line who are more
+/// urgent.
 #[cold]
 fn borrow(line: &mut Line, holder: usize) {
     let Line { places, loan, .. } = line;
@@ -391,11 +409,12 @@ fn borrow(line: &mut Line, holder: usize) {
         let Some(from) = unsafe { place.node.waiter() }.fiber() else {
             return;
         };
-        // SAFETY: a fiber that stands in line is alive.
-        let from = unsafe { from.as_ref() };
-        highest = highest.max(from.priority());
-        if from.priority() as usize > priority_of(holder) {
-            loan.lend(from, holder_of(holder));
+        // What it has said, not what it may be by now: it will say so itself.
+        let urgency = place.urgency.get();
+        highest = highest.max(urgency);
+        if urgency as usize > priority_of(holder) {
+            // SAFETY: a fiber that stands in line is alive.
+            loan.lend(unsafe { from.as_ref() }, holder_of(holder));
         }
     });
     line.highest = highest;
@@ -446,7 +465,7 @@ unsafe impl Operation for Turn<'_> {
         // SAFETY: linked only by `enter`, into this list.
         let linked = unsafe { line.places.remove(&self.place) };
         if linked {
-            self.turns.left(&mut line);
+            self.turns.left(&mut line, &self.place);
         }
         linked
     }

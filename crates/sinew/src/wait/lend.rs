@@ -14,9 +14,12 @@
 //! lock that it belongs to, while a waiter stands in that line.
 
 use super::node::Node;
+use super::waiter::Waiter;
 use crate::fiber::{Block, BlockRef, slab};
 use crate::primitive::Ordering;
 use crate::sched::shared::{Remote, Shared};
+use crate::sched::switch;
+use std::ptr::NonNull;
 
 /// To whom the waiters of a lock have lent.
 pub(crate) struct Loan(Option<BlockRef>);
@@ -86,11 +89,21 @@ pub(crate) fn lend_priority(from: &Block, to: &Block) {
 /// A waiter gave up: what it lent goes back, what others lend stays.
 #[cold]
 pub(super) fn take_back(from: &Block) {
-    if from.state().load().owner_waits() || from.loans().load(Ordering::Relaxed) > 0 {
-        return; // what its owner lends stays until the end, and a lock's until then
+    // Relaxed: as in `Loan::repay`.
+    if from.loans().load(Ordering::Relaxed) > 0 {
+        return; // what a lock's waiters lend stays until it is given back
     }
     let before = from.priority();
     let mut highest = from.base_priority();
+    if from.state().load().owner_waits() {
+        if switch::running() != Some(NonNull::from(from)) {
+            return; // its owner's wait may end at any moment: ask nothing of it
+        }
+        let owner = from.owner_waiter().get().cast::<Waiter>();
+        // SAFETY: announced, and it waits until this fiber, which runs here, has
+        // completed.
+        highest = highest.max(unsafe { &*owner }.priority());
+    }
     from.joiners().lock().for_each(|links| {
         // SAFETY: a linked node and its waiter are there; we hold the lock.
         highest = highest.max(unsafe { links.cast::<Node>().as_ref().waiter() }.priority());

@@ -37,6 +37,8 @@ pub(crate) mod waiter;
 
 #[cfg(all(test, loom))]
 mod loom_tests;
+#[cfg(all(test, loom))]
+mod operation_loom_tests;
 
 pub(crate) use deadline::Deadline;
 pub(crate) use operation::{Enlisted, Operation, perform};

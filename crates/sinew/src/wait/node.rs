@@ -231,6 +231,8 @@ impl<P: Place> WaitList<P> {
 /// need room.
 #[must_use = "claimed waiters that are not notified wait for ever"]
 pub(crate) struct Wakes {
+    /// The first of them, unless it is a task: mostly there is no other.
+    one: Option<Wakeup>,
     first: *const Node,
     last: *const Node,
     /// Boxed, so that there is little to set up when there are none.
@@ -241,6 +243,7 @@ impl Wakes {
     #[inline]
     pub(crate) fn new() -> Self {
         Self {
+            one: None,
             first: ptr::null(),
             last: ptr::null(),
             tasks: None,
@@ -257,6 +260,10 @@ impl Wakes {
     pub(crate) unsafe fn add(&mut self, node: &Node, wakeup: Wakeup) {
         if let Wakeup::Task(_) = wakeup {
             self.tasks.get_or_insert_default().push(wakeup);
+            return;
+        }
+        if self.one.is_none() {
+            self.one = Some(wakeup);
             return;
         }
         // The same whom `fire` will ask the waiter for.
@@ -280,7 +287,7 @@ impl Wakes {
         drop(self);
     }
 
-    #[inline]
+    #[cold]
     fn fire_chain(&mut self) {
         let mut next = std::mem::replace(&mut self.first, ptr::null());
         // SAFETY: each node was claimed by us and is not yet fired, so it and
@@ -299,6 +306,9 @@ impl Wakes {
 impl Drop for Wakes {
     #[inline]
     fn drop(&mut self) {
+        if let Some(wakeup) = self.one.take() {
+            wakeup.fire(); // a fiber or a thread: does not unwind
+        }
         if !self.first.is_null() {
             self.fire_chain();
         }

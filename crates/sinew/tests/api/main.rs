@@ -11,6 +11,7 @@ mod harness;
 mod block_on;
 mod blocking;
 mod cancel;
+mod channel;
 mod drops;
 mod exit;
 mod join;

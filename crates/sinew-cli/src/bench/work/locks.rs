@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sinew::channel::bounded;
+use sinew::channel::{bounded, oneshot};
 use sinew::sync::{Mutex, RwLock, Semaphore};
 use sinew::{JoinHandle, Runtime, spawn, yield_now};
 
@@ -17,6 +17,7 @@ pub fn uncontended(job: &Job, rt: &Runtime) {
     };
     measure("lock", lock_and_unlock);
     measure("semaphore", acquire_alone);
+    measure("oneshot", send_once);
     measure("try", try_both_ends);
 }
 
@@ -35,6 +36,16 @@ fn acquire_alone(n: u64) -> Duration {
     let start = Instant::now();
     for _ in 0..n {
         drop(black_box(&semaphore).acquire().unwrap());
+    }
+    start.elapsed()
+}
+
+fn send_once(n: u64) -> Duration {
+    let start = Instant::now();
+    for i in 0..n {
+        let (tx, rx) = oneshot::channel();
+        black_box(tx).send(i).unwrap();
+        assert_eq!(black_box(rx).recv(), Ok(i));
     }
     start.elapsed()
 }

@@ -25,8 +25,8 @@ fn a_select_has_one_to_forty_arms() {
     let _watch = watch();
     let channels: Vec<_> = (0..40).map(|_| unbounded::<()>()).collect();
     let check = |arms: usize, select: &dyn Fn() -> Result<usize, RecvError>| {
-        for i in 0..arms {
-            channels[i].0.send(()).unwrap();
+        for (i, (tx, _)) in channels.iter().enumerate().take(arms) {
+            tx.send(()).unwrap();
             assert_eq!(select(), Ok(i), "of {arms} arms");
         }
     };

@@ -1,6 +1,6 @@
 //! Channels with room for some messages.
 
-use super::{HOUR, MS, assert_fair, everywhere, scenes};
+use super::{HOUR, MS, NO_TIME, assert_fair, everywhere, scenes};
 use crate::harness::{Gate, Rng, in_fibers, wait_until, watch};
 use sinew::channel::{
     RecvError, RecvTimeoutError, SendError, SendTimeoutError, TryRecvError, TrySendError, bounded,
@@ -165,11 +165,11 @@ fn a_timeout_that_is_over_still_does_what_needs_no_wait() {
         let past = Instant::now();
         assert_eq!(tx.send_deadline(1, past), Ok(()));
         assert_eq!(rx.recv_deadline(past), Ok(1));
-        assert_eq!(tx.send_timeout(2, 0 * MS), Ok(()));
-        let full = tx.send_timeout(3, 0 * MS);
+        assert_eq!(tx.send_timeout(2, NO_TIME), Ok(()));
+        let full = tx.send_timeout(3, NO_TIME);
         assert_eq!(full, Err(SendTimeoutError::Timeout(3)));
-        assert_eq!(rx.recv_timeout(0 * MS), Ok(2));
-        assert_eq!(rx.recv_timeout(0 * MS), Err(RecvTimeoutError::Timeout));
+        assert_eq!(rx.recv_timeout(NO_TIME), Ok(2));
+        assert_eq!(rx.recv_timeout(NO_TIME), Err(RecvTimeoutError::Timeout));
     });
 }
 
@@ -519,7 +519,7 @@ fn the_value_of_a_send_arm_may_itself_receive_from_the_channel() {
         let (tx, rx) = bounded(1);
         tx.send(()).unwrap();
         // The arm is not chosen, so the room its value would make is not there.
-        #[allow(unreachable_code)]
+        #[allow(unreachable_code, clippy::diverging_sub_expression)]
         {
             select! {
                 send(tx, panic!("evaluated")) -> _ => panic!("chosen"),

@@ -1,6 +1,6 @@
 //! Cancelled fibers at channels and selects: nothing is lost.
 
-use super::{Census, HOUR, KINDS, MS, channel};
+use super::{Census, HOUR, KINDS, MS, NO_TIME, channel};
 use crate::harness::{Gate, in_fibers, on_workers, runtime, wait_until, watch};
 use sinew::channel::{
     RecvError, RecvTimeoutError, Select, SendError, SendTimeoutError, TryRecvError, TrySendError,
@@ -104,7 +104,7 @@ fn a_cancelled_fiber_is_told_so_rather_than_of_a_disconnection() {
 #[test]
 fn timers_are_points_as_well() {
     on_workers(|runtime| {
-        for rx in [after(0 * MS), tick(0 * MS), at(Instant::now()), never()] {
+        for rx in [after(NO_TIME), tick(NO_TIME), at(Instant::now()), never()] {
             let answer = runtime.run(|| cancelled(move || rx.recv()));
             assert_eq!(answer, Err(RecvError::Cancelled));
         }

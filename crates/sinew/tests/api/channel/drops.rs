@@ -105,7 +105,7 @@ fn however_sends_and_receives_and_ends_mix_each_message_is_dropped_once() {
                                 1 => tx.send_timeout(message, MS / 10).map_err(drop),
                                 2 => select! {
                                     send(tx, message) -> sent => sent.map_err(drop),
-                                    default(MS / 10) => Ok(drop(message)),
+                                    default(MS / 10) => { drop(message); Ok(()) }
                                 },
                                 _ => tx.send(message).map_err(drop),
                             };

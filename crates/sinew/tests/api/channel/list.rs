@@ -1,6 +1,6 @@
 //! Channels with room for any number of messages.
 
-use super::{Census, HOUR, MS, assert_fair, everywhere, scenes};
+use super::{Census, HOUR, MS, NO_TIME, assert_fair, everywhere, scenes};
 use crate::harness::{Rng, watch};
 use sinew::channel::{
     RecvError, RecvTimeoutError, SendError, SendTimeoutError, TryRecvError, TrySendError, bounded,
@@ -100,7 +100,7 @@ fn no_send_ever_waits() {
             match i % 3 {
                 0 => tx.send(i).unwrap(),
                 1 => tx.try_send(i).unwrap(),
-                _ => tx.send_timeout(i, 0 * MS).unwrap(),
+                _ => tx.send_timeout(i, NO_TIME).unwrap(),
             }
         }
         assert_eq!(rx.len(), 1_000);
@@ -116,7 +116,7 @@ fn a_timeout_that_is_over_still_takes_what_is_there() {
         tx.send(1).unwrap();
         tx.send(2).unwrap();
         assert_eq!(rx.recv_deadline(past), Ok(1));
-        assert_eq!(rx.recv_timeout(0 * MS), Ok(2));
+        assert_eq!(rx.recv_timeout(NO_TIME), Ok(2));
         assert_eq!(rx.recv_deadline(past), Err(RecvTimeoutError::Timeout));
     });
 }

@@ -30,6 +30,7 @@ use std::time::Duration;
 
 pub const HOUR: Duration = Duration::from_secs(3600);
 pub const MS: Duration = Duration::from_millis(1);
+pub const NO_TIME: Duration = Duration::ZERO;
 
 /// The three ways to keep messages: none kept, some, any number.
 pub const KINDS: [Option<usize>; 4] = [Some(0), Some(1), Some(3), None];

@@ -1,6 +1,6 @@
 //! Channels for one message.
 
-use super::{Census, HOUR, MS, everywhere, scenes};
+use super::{Census, HOUR, MS, NO_TIME, everywhere, scenes};
 use crate::harness::{on_workers, wait_until};
 use sinew::WaitReason;
 use sinew::channel::{RecvError, RecvTimeoutError, TryRecvError, oneshot};
@@ -45,7 +45,7 @@ fn each_way_to_receive_gets_it() {
         assert_eq!(make(1).recv(), Ok(1));
         assert_eq!(make(2).try_recv(), Ok(2));
         assert_eq!(make(3).recv_timeout(HOUR), Ok(3));
-        assert_eq!(make(4).recv_timeout(0 * MS), Ok(4));
+        assert_eq!(make(4).recv_timeout(NO_TIME), Ok(4));
         assert_eq!(make(5).recv_deadline(Instant::now()), Ok(5));
         assert_eq!(sinew::block_on(make(6).recv_async()), Ok(6));
         assert_eq!(sinew::block_on(make(7)), Ok(7));

@@ -178,15 +178,15 @@ fn a_value_that_drops_its_partner_goes_to_another() {
         let mut context = Context::from_waker(Waker::noop());
         let mut partner = Box::pin(rx.recv_async());
         assert!(partner.as_mut().poll(&mut context).is_pending());
-        let mut other = None;
+        let other;
         select! {
             send(tx, {
                 drop(partner);
-                other = Some(scene.left(move || theirs.recv()));
+                other = scene.left(move || theirs.recv());
                 5
             }) -> sent => sent.unwrap(),
         }
-        assert_eq!(other.unwrap().join(), Ok(5));
+        assert_eq!(other.join(), Ok(5));
     });
 }
 

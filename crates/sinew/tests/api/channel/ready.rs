@@ -1,6 +1,6 @@
 //! `Select::ready` and its kin: told what could go, nothing done.
 
-use super::{HOUR, KINDS, MS, assert_fair, channel, everywhere, scenes};
+use super::{HOUR, KINDS, MS, NO_TIME, assert_fair, channel, everywhere, scenes};
 use crate::harness::{in_fibers, watch};
 use sinew::channel::{Receiver, RecvError, Select, TryRecvError, after, bounded, tick, unbounded};
 use sinew::time::Instant;
@@ -356,7 +356,7 @@ fn each_that_is_ready_is_named_its_share_of_times() {
         let (tx2, rx2) = unbounded();
         tx1.send(Instant::now()).unwrap();
         tx2.send(Instant::now()).unwrap();
-        let (due, ticks) = (after(0 * MS), tick(0 * MS));
+        let (due, ticks) = (after(NO_TIME), tick(NO_TIME));
         let mut select = Select::new();
         for rx in [&rx1, &rx2, &due, &ticks] {
             select.recv(rx);

@@ -1,6 +1,6 @@
 //! The dynamic `Select`.
 
-use super::{HOUR, MS, assert_fair, channel, everywhere, scenes};
+use super::{HOUR, MS, NO_TIME, assert_fair, channel, everywhere, scenes};
 use crate::harness::{in_fibers, watch};
 use sinew::channel::{
     Receiver, RecvError, Select, SendError, Sender, TryRecvError, after, bounded, tick, unbounded,
@@ -120,7 +120,7 @@ fn nothing_is_chosen_if_nothing_can_go() {
         let due = Instant::now() + 4 * MS;
         assert!(select.select_deadline(due).is_err());
         assert!(Instant::now() >= due);
-        assert!(select.select_timeout(0 * MS).is_err());
+        assert!(select.select_timeout(NO_TIME).is_err());
         assert_eq!(kept.len(), 1);
         kept.recv().unwrap();
         let operation = select.select_deadline(due).unwrap(); // long over
@@ -418,7 +418,7 @@ fn what_oneself_put_in_is_found_though_another_takes_from_elsewhere() {
             let theirs = (rx1.clone(), tx2, started, ended);
             // Whoever looks finds a message in one or the other at any time.
             let one = scene.left(move || {
-                for i in 0..500 {
+                for i in 0..1_500 {
                     start.send(()).unwrap();
                     tx1.send(1).unwrap();
                     let mut select = Select::new();
@@ -427,7 +427,7 @@ fn what_oneself_put_in_is_found_though_another_takes_from_elsewhere() {
                     let operation = if i % 2 == 0 {
                         select.try_select().unwrap()
                     } else {
-                        select.select_timeout(0 * MS).unwrap()
+                        select.select_timeout(NO_TIME).unwrap()
                     };
                     let rx = [&rx1, &rx2][operation.index()];
                     operation.recv(rx).unwrap();
@@ -437,7 +437,7 @@ fn what_oneself_put_in_is_found_though_another_takes_from_elsewhere() {
             });
             let other = scene.right(move || {
                 let (rx1, tx2, started, ended) = theirs;
-                for _ in 0..500 {
+                for _ in 0..1_500 {
                     started.recv().unwrap();
                     tx2.send(1).unwrap();
                     let _ = rx1.try_recv();
@@ -462,7 +462,7 @@ fn each_operation_that_can_go_has_its_share() {
         }
         let mut counts = [0; 4];
         for _ in 0..ROUNDS {
-            let (due, ticks) = (after(0 * MS), tick(0 * MS));
+            let (due, ticks) = (after(NO_TIME), tick(NO_TIME));
             let (index, got) = recv_any(&[&rx1, &rx2, &due, &ticks]);
             got.unwrap();
             counts[index] += 1;

@@ -1,6 +1,6 @@
 //! `select!` and `select_biased!` with channels: the syntax, and who is chosen.
 
-use super::{HOUR, KINDS, MS, assert_fair, channel, everywhere, scenes};
+use super::{HOUR, KINDS, MS, NO_TIME, assert_fair, channel, everywhere, scenes};
 use crate::harness::{Log, in_fibers, is_expected, panic_expected};
 use sinew::channel::{
     Receiver, RecvError, SendError, Sender, after, bounded, never, tick, unbounded,
@@ -81,7 +81,7 @@ fn the_default_is_chosen_only_if_nothing_can_go() {
         let (tx, rx) = unbounded();
         tx.send(1).unwrap();
         select! {
-            default(0 * MS) => panic!("default"),
+            default(NO_TIME) => panic!("default"),
             recv(rx) -> got => assert_eq!(got, Ok(1)),
         }
     });
@@ -159,11 +159,11 @@ fn bodies_may_be_expressions_or_blocks_with_or_without_commas() {
             default => {}
         }
         select! {
-            recv(rx) -> got => { assert_eq!(got, Ok(2)) }
-            default => { panic!("default") }
+            recv(rx) -> got => { assert_eq!(got, Ok(2)); }
+            default => { unreachable!(); }
         }
         select! {
-            recv(rx) -> _ => { panic!("empty") },
+            recv(rx) -> _ => { unreachable!(); },
             default(MS) => {},
         }
         #[rustfmt::skip]
@@ -231,6 +231,7 @@ fn the_answer_is_bound_by_a_pattern() {
 }
 
 #[test]
+#[allow(clippy::never_loop)]
 fn control_leaves_a_body_the_way_it_leaves_a_block() {
     fn first_even(rx: &Receiver<u32>) -> Option<u32> {
         loop {
@@ -483,13 +484,13 @@ fn select_biased_goes_from_top_to_bottom() {
                     recv(rx1) -> _ => 1,
                     send(tx2, ()) -> _ => 2,
                     recv(rx3) -> _ => 3,
-                    default(0 * MS) => 4,
+                    default(NO_TIME) => 4,
                 },
                 _ => select_biased! {
                     recv(rx1) -> _ => 1,
                     send(tx2, ()) -> _ => 2,
                     recv(rx3) -> _ => 3,
-                    recv(after(0 * MS)) -> _ => 4,
+                    recv(after(NO_TIME)) -> _ => 4,
                 },
             });
         }
@@ -515,7 +516,7 @@ fn each_arm_that_can_go_has_its_share_whatever_it_is() {
             select! {
                 recv(rx) -> _ => counts[0] += 1,
                 send(many, ()) -> _ => counts[1] += 1,
-                recv(after(0 * MS)) -> _ => counts[2] += 1,
+                recv(after(NO_TIME)) -> _ => counts[2] += 1,
                 recv(tick(Duration::ZERO)) -> _ => counts[3] += 1,
                 default => panic!("default"),
             }

@@ -1,12 +1,13 @@
 //! `after`, `at`, `tick` and `never`.
 
-use super::{HOUR, MS, Scene, assert_fair, everywhere, scenes};
+use super::{HOUR, MS, NO_TIME, Scene, assert_fair, everywhere, scenes};
 use crate::harness::{in_fibers, wait_until, watch};
 use sinew::channel::{
     Receiver, RecvTimeoutError, Select, TryRecvError, after, at, bounded, never, tick, unbounded,
 };
 use sinew::select;
 use sinew::time::Instant;
+use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -57,11 +58,11 @@ fn at_yields_the_instant_it_was_given() {
 #[test]
 fn what_is_due_already_is_there_at_once() {
     everywhere(|| {
-        assert!(after(0 * MS).try_recv().is_ok());
-        assert!(tick(0 * MS).try_recv().is_ok());
+        assert!(after(NO_TIME).try_recv().is_ok());
+        assert!(tick(NO_TIME).try_recv().is_ok());
         let past = Instant::now();
         assert_eq!(at(past).try_recv(), Ok(past));
-        assert_eq!(at(past).recv_timeout(0 * MS), Ok(past));
+        assert_eq!(at(past).recv_timeout(NO_TIME), Ok(past));
     });
 }
 
@@ -272,7 +273,7 @@ fn a_timer_is_ready_when_it_is_due_and_stays_so_until_taken() {
         assert_eq!(select.ready(), first);
         assert!(Instant::now() >= due);
         assert_eq!(select.try_ready(), Ok(first));
-        assert_eq!(select.ready_timeout(0 * MS), Ok(first));
+        assert_eq!(select.ready_timeout(NO_TIME), Ok(first));
         assert!(one.try_recv().is_ok());
         assert!(select.try_ready().is_err());
         assert!(select.ready_timeout(MS).is_err());
@@ -309,8 +310,8 @@ fn selects_are_fair_to_timers() {
     let mut counts = [0; 4];
     for _ in 0..ROUNDS {
         select! {
-            recv(after(0 * MS)) -> _ => counts[0] += 1,
-            recv(tick(0 * MS)) -> _ => counts[1] += 1,
+            recv(after(NO_TIME)) -> _ => counts[0] += 1,
+            recv(tick(NO_TIME)) -> _ => counts[1] += 1,
             recv(rx) -> _ => counts[2] += 1,
             recv(at(Instant::now())) -> _ => counts[3] += 1,
         }
@@ -321,7 +322,7 @@ fn selects_are_fair_to_timers() {
 #[test]
 fn selects_are_fair_to_arms_with_the_same_timer() {
     in_fibers(|| {
-        let ticks = tick(0 * MS);
+        let ticks = tick(NO_TIME);
         let mut counts = [0; 5];
         for _ in 0..10_000 {
             select! {
@@ -359,12 +360,12 @@ fn never_stands_for_an_arm_that_is_switched_off() {
     everywhere(|| {
         let (tx, rx) = unbounded();
         tx.send(1).unwrap();
-        let off: Option<&Receiver<i32>> = None;
+        let off: Option<&Receiver<i32>> = black_box(None);
         select! {
             recv(off.unwrap_or(&never())) -> _ => panic!("it is off"),
             default => {}
         }
-        let on = Some(&rx);
+        let on = black_box(Some(&rx));
         select! {
             recv(on.unwrap_or(&never())) -> got => assert_eq!(got, Ok(1)),
             default => panic!("it is on"),

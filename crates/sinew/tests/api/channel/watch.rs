@@ -1,6 +1,6 @@
 //! Channels that keep the newest value.
 
-use super::{Census, HOUR, MS, everywhere, scenes};
+use super::{Census, HOUR, MS, NO_TIME, everywhere, scenes};
 use crate::harness::{on_workers, wait_until};
 use sinew::WaitReason;
 use sinew::channel::{RecvError, RecvTimeoutError, SendError, watch};
@@ -35,7 +35,7 @@ fn a_change_stays_one_until_it_is_seen() {
         rx.changed().unwrap();
         assert_eq!(rx.has_changed(), Ok(false));
         assert_eq!(*rx.borrow(), 3);
-        let late = rx.changed_timeout(0 * MS);
+        let late = rx.changed_timeout(NO_TIME);
         assert_eq!(late, Err(RecvTimeoutError::Timeout));
     });
 }
@@ -234,8 +234,9 @@ fn each_value_is_dropped_once() {
         drop(tx.send_replace(census.make(10)));
         assert_eq!((rx.borrow().number, census.alive()), (10, 1));
         drop(rx);
-        let back = tx.send(census.make(11)).unwrap_err();
-        assert_eq!((back.into_inner().number, census.alive()), (11, 1));
+        let back = tx.send(census.make(11)).unwrap_err().into_inner();
+        assert_eq!((back.number, census.alive()), (11, 2));
+        drop(back);
         drop(tx);
         assert_eq!((census.alive(), census.dropped()), (0, 12));
     });

@@ -2,11 +2,13 @@
 
 use super::poll::ByHand;
 use super::{HOUR, SHORT, parked, settle, spawn_begun, spawn_parked};
-use crate::harness::{in_fibers, on_workers, runtime, wait_until, watch};
+use crate::harness::{in_fibers, is_expected, on_workers, panic_expected, runtime};
+use crate::harness::{wait_until, watch};
 use sinew::sync::{Condvar, Mutex};
 use sinew::time::Instant;
 use sinew::{Cancelled, JoinHandle};
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -161,6 +163,18 @@ fn wait_while_waits_until_the_condition_is_gone() {
             false
         });
         assert_eq!(*guard, 5);
+    });
+}
+
+#[test]
+fn a_condition_that_panics_unlocks_the_mutex() {
+    in_fibers(|| {
+        let pair = pair(0);
+        let panics = catch_unwind(AssertUnwindSafe(|| {
+            let _ = pair.1.wait_while(pair.0.lock(), |_| panic_expected(1));
+        }));
+        assert!(is_expected(&*panics.unwrap_err(), 1));
+        assert!(pair.0.try_lock().is_ok());
     });
 }
 

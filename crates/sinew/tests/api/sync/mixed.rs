@@ -2,6 +2,7 @@
 //! of tokio and of `block_on`.
 
 use crate::harness::{runtime, watch};
+use sinew::Builder;
 use sinew::sync::{
     Barrier, Condvar, Event, FairMutex, Futex, Mutex, Notify, OnceLock, RwLock, Semaphore,
     Sequencer, WaitGroup, promise,
@@ -9,6 +10,7 @@ use sinew::sync::{
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// How many call blocking functions: fibers of two runtimes, and threads.
 const CALLERS: usize = 6;
@@ -461,4 +463,38 @@ fn a_value_is_passed_along_a_chain_of_promises() {
     let mut last = links.0[ALL].lock().unwrap().take().unwrap();
     assert_eq!(last.wait(), Ok(ALL));
     crowd.end();
+}
+
+#[test]
+fn fibers_that_change_workers_wait_as_others_do() {
+    let _watch = watch();
+    let runtime = runtime(2);
+    let shared = Arc::new((Mutex::new(0), Semaphore::new(2), Barrier::new(8)));
+    let fibers: Vec<_> = (0..8)
+        .map(|i| {
+            let shared = shared.clone();
+            let body = move || {
+                let (mutex, semaphore, barrier) = &*shared;
+                for _ in 0..50 {
+                    let permit = semaphore.acquire().unwrap();
+                    let mut guard = mutex.lock();
+                    sinew::yield_now(); // perhaps to the other worker
+                    *guard += 1;
+                    drop((guard, permit));
+                    drop(mutex.lock_timeout(Duration::from_micros(20)));
+                    barrier.wait();
+                }
+                i
+            };
+            // SAFETY: the closure holds nothing over a suspension that belongs to
+            // a thread, and uses no thread-local but the runtime's.
+            let builder = unsafe { Builder::new().migratable() };
+            builder.spawn_on(&runtime.handle(), body).unwrap()
+        })
+        .collect();
+    for (i, fiber) in fibers.into_iter().enumerate() {
+        assert_eq!(fiber.join().unwrap(), i);
+    }
+    assert_eq!(*shared.0.lock(), 400);
+    assert_eq!(shared.1.available_permits(), 2);
 }

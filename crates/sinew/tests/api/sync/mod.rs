@@ -4,6 +4,7 @@
 #[path = "../../harness/poll.rs"]
 mod poll;
 
+mod all;
 mod barrier;
 mod condvar;
 mod event;

@@ -30,11 +30,11 @@ fn an_unlocked_mutex_is_locked_at_once_and_a_locked_one_is_not() {
 fn no_update_is_lost_among_fibers_that_suspend_inside() {
     in_fibers(|| {
         let mutex = Arc::new(Mutex::new(0_u32));
-        let fibers: Vec<_> = (0..10)
+        let fibers: Vec<_> = (0..100)
             .map(|i| {
                 let mutex = mutex.clone();
                 sinew::spawn(move || {
-                    for round in 0..50 {
+                    for round in 0..20 {
                         let mut guard = mutex.lock();
                         let before = *guard;
                         if (round + i) % 3 == 0 {
@@ -48,7 +48,7 @@ fn no_update_is_lost_among_fibers_that_suspend_inside() {
         for fiber in fibers {
             fiber.join().unwrap();
         }
-        assert_eq!(*mutex.lock(), 500);
+        assert_eq!(*mutex.lock(), 2000);
     });
 }
 

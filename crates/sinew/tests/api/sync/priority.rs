@@ -248,6 +248,32 @@ fn a_waiter_that_gives_up_takes_its_loan_back() {
     }
 }
 
+fn a_loan_is_taken_back_though_another_waits<M: Exclusive>() {
+    let _watch = watch();
+    one_worker().run(|| {
+        let (mutex, go) = (Arc::new(M::default()), Gate::new());
+        let holder = low_holder(&mutex, &go);
+        let theirs = mutex.clone();
+        let other = spawn(Priority::Low, move || theirs.hold(|| ()));
+        parked(&other);
+        let theirs = mutex.clone();
+        let urgent = spawn(Priority::Critical, move || theirs.hold_in(SHORT));
+        assert!(!urgent.join().unwrap());
+        let rush = Rush::start();
+        go.open();
+        wait_until(|| holder.is_finished());
+        assert!(rush.turns() > HELPED, "{}: {}", kind::<M>(), rush.turns());
+        drop(rush);
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn a_waiter_that_gives_up_takes_its_loan_back_though_another_waits() {
+    a_loan_is_taken_back_though_another_waits::<Mutex<()>>();
+    a_loan_is_taken_back_though_another_waits::<FairMutex<()>>();
+}
+
 fn a_loan_is_passed_along<M: Exclusive>(depth: usize) {
     let _watch = watch();
     one_worker().run(move || {
