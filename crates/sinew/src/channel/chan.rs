@@ -9,7 +9,6 @@ use super::state::State;
 use super::waits::{Receiving, Sending};
 use crate::fiber::WaitReason;
 use crate::primitive::{AtomicUsize, Ordering};
-use crate::sched::switch;
 use crate::sys::Lock;
 use crate::task::safepoint;
 use crate::wait::node::{Place, Wakes};
@@ -230,11 +229,6 @@ fn count_up(count: &AtomicUsize) {
 fn count_down(count: &AtomicUsize) -> bool {
     // AcqRel: what other handles did comes before the end.
     count.fetch_sub(1, Ordering::AcqRel) == 1
-}
-
-/// Whether the caller could wait for a moment.
-pub(super) fn can_wait() -> bool {
-    switch::running().is_none() || switch::may_leave()
 }
 
 /// Nobody is, or will be, at the other end.

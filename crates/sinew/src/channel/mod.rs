@@ -128,7 +128,8 @@
 //! * a wait may end because its fiber was cancelled, so that errors are enums:
 //!   [`RecvError`]`::{Disconnected, Cancelled}`, [`SendError`]`::{Disconnected(T), Cancelled(T)}`,
 //!   and a case `Cancelled` in both errors of timed waits. `TryRecvError` and
-//!   `TrySendError` are crossbeam's, `into_inner` is there in all that have a message;
+//!   `TrySendError` are crossbeam's, but for the conversions into them from errors that
+//!   may be `Cancelled`; `into_inner` is there in all that have a message;
 //! * [`after`], [`at`] and [`tick`] speak of [`time::Instant`](crate::time::Instant);
 //! * iterators also end when the fiber is cancelled;
 //! * there are `close`, `is_disconnected`, `send_async`, `recv_async` and more arms in

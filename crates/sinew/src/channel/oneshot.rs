@@ -200,14 +200,10 @@ unsafe fn decide<T>(shared: NonNull<Shared<T>>, how: u32) -> bool {
     // Release: who receives sees the message, and who frees the memory that we are
     // done with it; pairs with the Acquire in `take` and the receiver's `drop`.
     // Relaxed: if it fails nothing was learnt.
-    if word
-        .compare_exchange(0, how | SENDER_LEFT, Ordering::Release, Ordering::Relaxed)
-        .is_ok()
-    {
-        return true;
-    }
-    // SAFETY: the caller's promise; nothing has changed yet.
-    unsafe { decide_slow(shared, how) }
+    let all = how | SENDER_LEFT;
+    let done = word.compare_exchange(0, all, Ordering::Release, Ordering::Relaxed);
+    // SAFETY: the caller's promise; if it failed nothing has changed yet.
+    done.is_ok() || unsafe { decide_slow(shared, how) }
 }
 
 /// The same for a word that is not 0.
@@ -290,16 +286,21 @@ impl<T> Shared<T> {
     /// For the receiver only.
     #[inline]
     fn take(&self) -> Option<Result<T, Disconnected>> {
-        // Acquire: the message is seen; pairs with the Release in `decide`.
-        let now = self.word.load(Ordering::Acquire);
-        if now & (SENT | TAKEN) == SENT {
-            // Relaxed: which of us gets it, no more; the message was seen above.
-            if self.word.fetch_or(TAKEN, Ordering::Relaxed) & TAKEN == 0 {
+        let exchange = |old, new| {
+            // Acquire: the message is seen; pairs with the Release in `decide`.
+            self.word
+                .compare_exchange(old, new, Ordering::Acquire, Ordering::Acquire)
+        };
+        // As it mostly is. A look first would make all of it 31 instead of 27 ns.
+        let mut now = SENT | SENDER_LEFT;
+        loop {
+            match exchange(now, now | TAKEN) {
                 // SAFETY: sent, and ours, for we have set `TAKEN` (invariant 2).
-                return Some(Ok(unsafe { (*self.cell.get()).assume_init_read() }));
+                Ok(_) => return Some(Ok(unsafe { (*self.cell.get()).assume_init_read() })),
+                Err(seen) if seen & (SENT | TAKEN) == SENT => now = seen,
+                Err(seen) => return (seen & OVER != 0).then_some(Err(Disconnected)),
             }
         }
-        (now & OVER != 0).then_some(Err(Disconnected))
     }
 
     /// Says that somebody waits, under the lock of the line; false if there is
@@ -484,10 +485,7 @@ impl<T> Drop for Receiver<T> {
         // else has the receiver any more.
         let message = (now & (SENT | TAKEN) == SENT)
             .then(|| unsafe { (*shared.cell.get()).assume_init_read() });
-        let task = match now & WAITERS {
-            0 => None,
-            _ => shared.line.lock().task.take(),
-        };
+        let task = (now & WAITERS != 0).then(|| shared.line.lock().task.take());
         if now & SENDER_LEFT != 0 {
             // SAFETY: the sender left, so we are the last (invariant 3). `channel`
             // made it of a box.

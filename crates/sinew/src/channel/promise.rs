@@ -3,10 +3,11 @@
 //! See `channel::state` for what a promise is. It is kept in a permit: used, or
 //! given up when the permit is dropped.
 
-use super::chan::{At, Chan, Disconnected, can_wait};
+use super::chan::{At, Chan, Disconnected};
 use super::error::SendTimeoutError;
 use super::seat::{Fate, Seat};
 use super::state::{Grant, State};
+use crate::sched::switch;
 use crate::wait::node::{Node, Place, Wakes};
 use crate::wait::{Enlisted, Operation, Waiter};
 
@@ -45,7 +46,7 @@ impl<T> Chan<T> {
     ) -> Enlisted<Fate> {
         let mut wakes = Wakes::new();
         let mut state = self.state.lock();
-        match (state.grant_recv(can_wait(), me, &mut wakes), me) {
+        match (state.grant_recv(switch::may_wait(), me, &mut wakes), me) {
             (Grant::Now(Fate::Matched(number)), _) => {
                 self.await_match(state, wakes, seat, number, at);
                 return match seat.fate() {

@@ -3,10 +3,11 @@
 //! Each is an [`Operation`] of `wait`, with a seat and a slot for the message;
 //! what it does under the channel's lock is in `channel::state`.
 
-use super::chan::{At, Chan, Disconnected, can_wait};
+use super::chan::{At, Chan, Disconnected};
 use super::error::TrySendError;
 use super::seat::{Fate, Seat};
 use super::state::Found;
+use crate::sched::switch;
 use crate::task::safepoint;
 use crate::wait::node::{Place, Wakes};
 use crate::wait::{Enlisted, Operation, Waiter};
@@ -129,7 +130,7 @@ unsafe impl<T> Operation for Receiving<'_, T> {
     type Output = Result<T, Disconnected>;
 
     fn attempt(&self) -> Option<Self::Output> {
-        match self.receive(None, can_wait()) {
+        match self.receive(None, switch::may_wait()) {
             Enlisted::Done(outcome) => Some(outcome),
             _ => None,
         }

@@ -59,11 +59,11 @@ pub(crate) fn checked(running: Option<NonNull<Block>>) -> Option<NonNull<Block>>
     Some(block)
 }
 
-/// Whether a fiber runs here that may wait; false on a plain thread too.
+/// Whether a wait is allowed here; see [`about_to_wait`].
 #[inline]
-pub(crate) fn may_leave() -> bool {
+pub(crate) fn may_wait() -> bool {
     // SAFETY: the running fiber is alive.
-    running().is_some_and(|block| unsafe { block.as_ref() }.no_suspend().get() == 0)
+    running().is_none_or(|block| unsafe { block.as_ref() }.no_suspend().get() == 0)
 }
 
 /// Leaves the stack of the running fiber until it is resumed, perhaps on

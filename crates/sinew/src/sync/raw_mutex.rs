@@ -55,7 +55,7 @@ const PRIORITY: usize = 3 << PRIORITY_SHIFT;
 const HOLDER: usize = !63;
 
 /// How often a waiter comes too late before it is handed the lock.
-const PATIENCE: u32 = 8;
+const PATIENCE: u32 = if MODELLED { 1 } else { 8 };
 /// How often a fiber looks before it stands in line, if others may run
 /// meanwhile: the critical sections of most programs are shorter.
 const SPINS: u32 = if MODELLED { 1 } else { 40 };

@@ -214,16 +214,32 @@ pub(crate) fn select(arms: &[ArmRef<'_>], spec: &SelectSpec) -> Selected {
         if let Some(index) = order.clone().find(|&index| arms[index].0.attempt()) {
             return Selected::Arm(index);
         }
-        let Patience::Until(deadline) = spec.patience else {
-            return Selected::None;
+        let deadline = match spec.patience {
+            Patience::None => Some(Deadline(0)),
+            Patience::Until(deadline) => deadline,
         };
-        if deadline.is_some_and(|at| at.0 <= deadline::now()) {
+        let over = deadline.is_some_and(|at| at.0 <= deadline::now());
+        // Of one arm a look says it all. Of several each was looked at in a
+        // moment of its own: there may have been none in which nothing was
+        // ready. When it stands in all lines at once, unclaimed, there is.
+        if over && (arms.len() < 2 || !switch::may_wait()) {
             return Selected::None;
         }
-        if let Some(selected) = wait_in_all(arms, order, deadline, told, spec.at) {
-            return selected;
+        match wait_in_all(arms, order, deadline, told, spec.at) {
+            Waited::Selected(selected) => return selected,
+            Waited::TimedOut if over => return Selected::None,
+            Waited::TimedOut | Waited::Again => {}
         }
     }
+}
+
+/// What standing in all lines came to.
+enum Waited {
+    Selected(Selected),
+    /// The time is over, or an arm's time has come.
+    TimedOut,
+    /// Start over.
+    Again,
 }
 
 /// The fiber was cancelled: tells who is to be told.
@@ -235,14 +251,14 @@ fn tell(arms: &[ArmRef<'_>], told: Option<Selected>) -> Selected {
     told
 }
 
-/// Stands in all lines, and waits; none to start over.
+/// Stands in all lines, and waits.
 fn wait_in_all(
     arms: &[ArmRef<'_>],
     order: Order,
     deadline: Option<Deadline>,
     told: Option<Selected>,
     at: &'static Location<'static>,
-) -> Option<Selected> {
+) -> Waited {
     let waiter = Waiter::for_select();
     // From here to the last `delist` nothing unwinds: arms call only our own
     // code.
@@ -280,15 +296,18 @@ fn wait_in_all(
         }
     }
     match outcome {
-        None if matches!(standing, Enlisted::Again) => None,
-        None => Some(Selected::Arm(place.expect("it was taken"))),
+        None if matches!(standing, Enlisted::Again) => Waited::Again,
+        None => Waited::Selected(Selected::Arm(place.expect("it was taken"))),
         Some(WaitOutcome::Woken) => {
             let index = place.expect("it was woken at a place");
-            arms[index].0.accept().then_some(Selected::Arm(index))
+            if arms[index].0.accept() {
+                Waited::Selected(Selected::Arm(index))
+            } else {
+                Waited::Again
+            }
         }
-        Some(WaitOutcome::Cancelled) => Some(tell(arms, told)),
-        // An arm's time has come, or ours: the next round tells.
-        Some(WaitOutcome::TimedOut) => None,
+        Some(WaitOutcome::Cancelled) => Waited::Selected(tell(arms, told)),
+        Some(WaitOutcome::TimedOut) => Waited::TimedOut,
     }
 }
 
