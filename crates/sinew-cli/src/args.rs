@@ -23,7 +23,7 @@ tour      a few seconds of what fibers can do, with a table at the end
 
 bench     every workload against its rivals, each in a process of its own
   --only A,B         workloads whose name contains A or B
-  --rivals A,B       of tokio, go, may, raw, threads (default all)
+  --rivals A,B       of tokio, go, may, crossbeam, parking_lot, raw, threads (default all)
   --workers 1,2      numbers of workers to try (default 1,2)
   --rounds N         rounds to take the median of (default 5)
   --quick            tiny sizes and one round, to see that everything runs

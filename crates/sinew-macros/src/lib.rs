@@ -1,6 +1,6 @@
-//! The attribute macros of [Sinew](https://docs.rs/sinew), a stackful M:N fiber runtime.
+//! The macros of [Sinew](https://docs.rs/sinew), a stackful M:N fiber runtime.
 //!
-//! Use them through the `sinew` crate, which re-exports all four; what they expand to names its
+//! Use them through the `sinew` crate, which re-exports them; what they expand to names its
 //! items by absolute paths (`::sinew::…`), so `sinew` has to be a dependency under that name.
 //!
 //! | attribute             | on                               | what it does                      |
@@ -17,7 +17,7 @@
 //! | [`race!`]             | as `select!`, and cancels the fibers of losing `join` arms       |
 //!
 //! One file per concept: `entry` builds the functions for `main` and `test`, `settings` reads
-//! their arguments, `safepoints` rewrites bodies. All three work on `proc_macro2` tokens, so
+//! their arguments, `safepoints` rewrites bodies, `select` builds selects. All work on `proc_macro2` tokens, so
 //! their unit tests need no compiler.
 
 #![forbid(unsafe_code)]

@@ -78,7 +78,8 @@ pub use runtime::{
 };
 pub use task::{
     Builder, Fiber, JoinHandle, LocalJoinHandle, block_on, blocking, checkpoint, current,
-    no_suspend, park, park_timeout, run, safepoint, spawn, spawn_blocking, spawn_local, yield_now,
+    no_suspend, park, park_or_cancelled, park_timeout, run, safepoint, spawn, spawn_blocking,
+    spawn_local, yield_now,
 };
 pub use time::{interval, sleep, sleep_until};
 pub use worker::monitor::HogReport;

@@ -168,6 +168,7 @@ mod chan;
 mod choice;
 mod end;
 mod error;
+mod grants;
 mod iter;
 mod news;
 pub mod oneshot;

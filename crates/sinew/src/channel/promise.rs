@@ -5,8 +5,9 @@
 
 use super::chan::{At, Chan, Disconnected};
 use super::error::SendTimeoutError;
+use super::grants::Grant;
 use super::seat::{Fate, Seat};
-use super::state::{Grant, State};
+use super::state::State;
 use crate::sched::switch;
 use crate::wait::node::{Node, Place, Wakes};
 use crate::wait::{Enlisted, Operation, Waiter};

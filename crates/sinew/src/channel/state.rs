@@ -24,7 +24,9 @@
 //! no sender stands in `senders`.
 //! Invariant 2 (senders wait for room): a sender stands in `senders` only while
 //! there is no room; without capacity: no receiver in `receivers`.
-//! Invariant 3 (closed): both lines are empty once `closed` is set.
+//! Invariant 3 (closed): once `closed` is set nobody stands in `senders`, and in
+//! `receivers` only while a task holds a message that it has not taken
+//! (`with_tasks`): should it be dropped, the message comes back.
 //! Both up to those who belong to one select, which does not deal with itself.
 
 use super::seat::{Fate, Seat};
@@ -47,32 +49,22 @@ pub(super) enum Found<T> {
     Closed,
 }
 
-/// What a select that wants to send, or a dynamic one that wants to receive,
-/// found.
-pub(super) enum Grant {
-    /// It has its promise.
-    Now(Fate),
-    /// It has to stand in line.
-    Wait,
-    /// The select was claimed at another place.
-    Lost,
-    /// The select has claimed itself for this, but then the other side left.
-    Again,
-}
-
 /// What the lock guards.
 pub(super) struct State<T> {
-    buffer: VecDeque<T>,
+    pub(super) buffer: VecDeque<T>,
     /// 0: rendezvous; `usize::MAX`: unbounded.
-    capacity: usize,
-    out_promised: usize,
-    slots_promised: usize,
+    pub(super) capacity: usize,
+    pub(super) out_promised: usize,
+    pub(super) slots_promised: usize,
+    /// Messages that are in the slots of tasks which have not taken them yet:
+    /// they may come back.
+    with_tasks: usize,
     pub(super) closed: bool,
-    matches: u64,
-    receivers: WaitList<Seat<T>>,
-    senders: WaitList<Seat<T>>,
+    pub(super) matches: u64,
+    pub(super) receivers: WaitList<Seat<T>>,
+    pub(super) senders: WaitList<Seat<T>>,
     /// Receivers that are matched with a select that will send.
-    reserved: WaitList<Seat<T>>,
+    pub(super) reserved: WaitList<Seat<T>>,
     /// Those who only want to know when one could receive, or send.
     recv_watchers: WaitList<Node>,
     send_watchers: WaitList<Node>,
@@ -89,6 +81,7 @@ impl<T> State<T> {
             capacity,
             out_promised: 0,
             slots_promised: 0,
+            with_tasks: 0,
             closed: false,
             matches: 0,
             receivers: WaitList::new(),
@@ -105,7 +98,7 @@ impl<T> State<T> {
     }
 
     #[inline]
-    fn has_room(&self) -> bool {
+    pub(super) fn has_room(&self) -> bool {
         self.buffer.len() + self.slots_promised < self.capacity
     }
 
@@ -186,7 +179,10 @@ impl<T> State<T> {
     pub(super) fn give(&mut self, seat: &Seat<T>, message: T) {
         if seat.has_slot() {
             // SAFETY: claimed by the caller, who holds the lock.
-            unsafe { seat.put(message) };
+            unsafe {
+                seat.put(message);
+                self.with_tasks += usize::from(seat.node().waiter().is_task());
+            }
         } else {
             self.buffer.push_back(message);
             self.out_promised += 1;
@@ -204,10 +200,51 @@ impl<T> State<T> {
     }
 
     /// A message comes in: to who waits, else into the buffer.
-    fn put(&mut self, message: T, wakes: &mut Wakes) {
+    pub(super) fn put(&mut self, message: T, wakes: &mut Wakes) {
         if let Some(message) = self.hand_over(message, None, wakes) {
             self.append(message, wakes);
         }
+    }
+
+    /// A task has taken its message.
+    pub(super) fn taken_by_task(&mut self, wakes: &mut Wakes) {
+        self.with_tasks -= 1;
+        if self.closed {
+            self.tell_receivers(wakes);
+        }
+    }
+
+    /// A task has not taken its message, and is gone.
+    pub(super) fn refused_by_task(&mut self, message: T, wakes: &mut Wakes) {
+        self.with_tasks -= 1;
+        self.put_back(message, wakes);
+        if self.closed {
+            self.tell_receivers(wakes);
+        }
+    }
+
+    /// Tells the receivers that wait on a closed channel that nothing will come,
+    /// unless a task may still give a message back.
+    fn tell_receivers(&mut self, wakes: &mut Wakes) {
+        if self.with_tasks == 0 {
+            Self::tell_closed(&mut self.receivers, wakes);
+        }
+    }
+
+    fn tell_closed(line: &mut WaitList<Seat<T>>, wakes: &mut Wakes) {
+        while let Some((seat, wakeup)) = line.claim_front() {
+            // SAFETY: claimed by us, under the lock.
+            let seat = unsafe { seat.as_ref() };
+            seat.set_fate(Fate::Closed);
+            // SAFETY: as above.
+            unsafe { wakes.add(seat.node(), wakeup) };
+        }
+    }
+
+    /// Whether nothing will ever come: the channel is closed, and no message is
+    /// on its way back.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.closed && self.with_tasks == 0
     }
 
     /// A message comes back that was on its way to a receiver that is gone; it
@@ -268,7 +305,7 @@ impl<T> State<T> {
                 return found;
             }
         }
-        if self.closed {
+        if self.is_exhausted() {
             Found::Closed
         } else {
             Found::Nothing
@@ -277,7 +314,7 @@ impl<T> State<T> {
 
     /// There may be room: senders that wait come in (invariant 2).
     #[inline]
-    fn admit(&mut self, wakes: &mut Wakes) {
+    pub(super) fn admit(&mut self, wakes: &mut Wakes) {
         while self.has_room() {
             let Some((seat, wakeup)) = self.senders.claim_front() else {
                 self.send_watchers.claim_all(wakes);
@@ -365,186 +402,13 @@ impl<T> State<T> {
         unsafe { self.senders.remove(seat) }
     }
 
-    /// Promises a select that it can send, if that needs no waiting; `me` and
-    /// `place` are it, if it stands in line elsewhere already.
-    pub(super) fn grant_send(&mut self, me: Option<(&Waiter, u32)>) -> Grant {
-        if self.closed || self.has_room() {
-            if me.is_some_and(|(me, place)| !me.take_oneself(place)) {
-                return Grant::Lost;
-            }
-            if self.closed {
-                return Grant::Now(Fate::Closed);
-            }
-            self.slots_promised += 1;
-            return Grant::Now(Fate::Promised);
-        }
-        if self.capacity > 0 {
-            return Grant::Wait;
-        }
-        let waiter = me.map(|(me, _)| me);
-        let candidate = |seat: &Seat<T>| waiter.is_none_or(|me| !seat.node().is_of(me));
-        if self.receivers.find(candidate).is_none() {
-            return Grant::Wait;
-        }
-        if me.is_some_and(|(me, place)| !me.take_oneself(place)) {
-            return Grant::Lost;
-        }
-        while let Some(seat) = self.receivers.find(candidate) {
-            // SAFETY: just found linked in this list.
-            let seat = unsafe { seat.as_ref() };
-            // SAFETY: as above.
-            unsafe { self.receivers.remove(seat) };
-            // A wait with one place stays as it is: while it is set apart it
-            // cannot give up (`unlink_receiver`). A select must be claimed, or
-            // another arm might be chosen.
-            //
-            // SAFETY: it was linked, and we hold the lock.
-            let stays = unsafe { seat.node().waiter() }.is_single()
-                || unsafe { seat.node().claim() }.is_some();
-            if stays {
-                self.matches += 1;
-                // SAFETY: it stays until it is notified or unlinks itself.
-                unsafe { self.reserve(seat, self.matches) };
-                return Grant::Now(Fate::Matched(self.matches));
-            }
-        }
-        // Those who were there have given up.
-        if waiter.is_none_or(Waiter::is_single) {
-            Grant::Wait
-        } else {
-            Grant::Again
-        }
-    }
-
-    /// Promises a dynamic select a message, if that needs no waiting.
-    ///
-    /// `Now(Matched)`: it must wait for a select that will send, see
-    /// [`Found::Match`].
-    pub(super) fn grant_recv(
-        &mut self,
-        matching: bool,
-        me: Option<(&Waiter, u32)>,
-        wakes: &mut Wakes,
-    ) -> Grant {
-        let waiter = me.map(|(me, _)| me);
-        let sender = |seat: &Seat<T>| {
-            waiter.is_none_or(|me| !seat.node().is_of(me)) && (matching || seat.has_slot())
-        };
-        let something = self.len() > 0
-            || self.closed
-            || self.capacity == 0 && self.senders.find(sender).is_some();
-        if !something {
-            return Grant::Wait;
-        }
-        if me.is_some_and(|(me, place)| !me.take_oneself(place)) {
-            return Grant::Lost;
-        }
-        if self.len() > 0 {
-            self.out_promised += 1;
-            return Grant::Now(Fate::Promised);
-        }
-        match self.take(matching, waiter, wakes) {
-            Found::Message(message) => {
-                self.buffer.push_back(message);
-                self.out_promised += 1;
-                Grant::Now(Fate::Promised)
-            }
-            Found::Match(number) => Grant::Now(Fate::Matched(number)),
-            Found::Closed => Grant::Now(Fate::Closed),
-            Found::Nothing if waiter.is_none_or(Waiter::is_single) => Grant::Wait,
-            Found::Nothing => Grant::Again,
-        }
-    }
-
-    /// A select that was promised a slot of the buffer has its message.
-    pub(super) fn fill_slot(&mut self, message: T, wakes: &mut Wakes) -> Result<(), T> {
-        self.slots_promised -= 1;
-        if self.closed {
-            return Err(message);
-        }
-        self.put(message, wakes);
-        // If a receiver took it the slot is still free.
-        self.admit(wakes);
-        Ok(())
-    }
-
-    /// A select that was promised a slot will not use it.
-    pub(super) fn waive_slot(&mut self, wakes: &mut Wakes) {
-        self.slots_promised -= 1;
-        self.admit(wakes);
-    }
-
-    /// A select that was matched has its message; it comes back if the partner
-    /// has left.
-    pub(super) fn fill_match(&mut self, number: u64, message: T, wakes: &mut Wakes) -> Option<T> {
-        let Some(seat) = self.take_reserved(number, wakes) else {
-            return Some(message);
-        };
-        // SAFETY: claimed, and not yet notified; we hold the lock.
-        self.give(unsafe { seat.as_ref() }, message);
-        None
-    }
-
-    /// A select that was matched will send nothing.
-    pub(super) fn waive_match(&mut self, number: u64, wakes: &mut Wakes) {
-        if let Some(seat) = self.take_reserved(number, wakes) {
-            // SAFETY: claimed, and not yet notified; we hold the lock.
-            unsafe { seat.as_ref() }.set_fate(Fate::Again);
-        }
-    }
-
-    /// Takes the receiver that was set apart under this number, claimed and
-    /// about to be woken.
-    fn take_reserved(&mut self, number: u64, wakes: &mut Wakes) -> Option<NonNull<Seat<T>>> {
-        let found = self.reserved.find(|seat| seat.reserved() == number)?;
-        // SAFETY: just found linked in this list.
-        let seat = unsafe { found.as_ref() };
-        // SAFETY: as above.
-        unsafe { self.reserved.remove(seat) };
-        seat.reserve(0);
-        // SAFETY: linked until now, and we hold the lock.
-        let waiter = unsafe { seat.node().waiter() };
-        let wakeup = if waiter.is_single() {
-            // SAFETY: as above.
-            unsafe { seat.node().claim() }
-        } else {
-            waiter.early_wakeup() // claimed when it was set apart
-        };
-        let wakeup = wakeup.expect("nobody else could claim it");
-        // SAFETY: the claim is ours, and was not fired.
-        unsafe { wakes.add(seat.node(), wakeup) };
-        Some(found)
-    }
-
-    /// Takes a message that was promised.
-    pub(super) fn take_promised(&mut self, wakes: &mut Wakes) -> T {
-        self.out_promised -= 1;
-        let message = self.buffer.pop_front().expect("it was promised");
-        self.admit(wakes);
-        message
-    }
-
-    /// A message that was promised is not wanted: anybody may have it.
-    pub(super) fn waive_promised(&mut self, wakes: &mut Wakes) {
-        self.out_promised -= 1;
-        let message = self.buffer.pop_front().expect("it was promised");
-        self.put_back(message, wakes);
-    }
-
     /// Tells all who wait that the channel is disconnected; false if it was.
     pub(super) fn close(&mut self, wakes: &mut Wakes) -> bool {
         if std::mem::replace(&mut self.closed, true) {
             return false;
         }
-        for line in [&mut self.receivers, &mut self.senders] {
-            while let Some((seat, wakeup)) = line.claim_front() {
-                // SAFETY: claimed by us, under the lock.
-                let seat = unsafe { seat.as_ref() };
-                seat.set_fate(Fate::Closed);
-                // SAFETY: as above.
-                unsafe { wakes.add(seat.node(), wakeup) };
-            }
-        }
+        self.tell_receivers(wakes);
+        Self::tell_closed(&mut self.senders, wakes);
         self.recv_watchers.claim_all(wakes);
         self.send_watchers.claim_all(wakes);
         true
@@ -552,7 +416,9 @@ impl<T> State<T> {
 
     /// Takes all messages out, to be dropped without the lock.
     pub(super) fn discard(&mut self) -> VecDeque<T> {
-        debug_assert_eq!(self.out_promised, 0);
+        // No receiver is left that a message could be promised to; a promise
+        // that was leaked goes with them.
+        self.out_promised = 0;
         std::mem::take(&mut self.buffer)
     }
 

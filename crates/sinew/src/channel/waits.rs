@@ -6,7 +6,7 @@
 use super::chan::{At, Chan, Disconnected};
 use super::error::TrySendError;
 use super::seat::{Fate, Seat};
-use super::state::Found;
+use super::state::{Found, State};
 use crate::sched::switch;
 use crate::task::safepoint;
 use crate::wait::node::{Place, Wakes};
@@ -156,10 +156,18 @@ unsafe impl<T> Operation for Receiving<'_, T> {
         self.outcome()
     }
 
+    fn accept_in_task(&self) -> Option<Self::Output> {
+        let outcome = self.outcome();
+        if let Some(Ok(_)) = outcome {
+            self.chan.change(State::taken_by_task);
+        }
+        outcome
+    }
+
     fn pass_on(&self) {
         if let Some(message) = self.take_slot() {
             self.chan
-                .change(|state, wakes| state.put_back(message, wakes));
+                .change(|state, wakes| state.refused_by_task(message, wakes));
         }
     }
 }

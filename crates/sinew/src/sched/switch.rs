@@ -94,6 +94,27 @@ pub(crate) unsafe fn leave(block: NonNull<Block>, intent: Intent) {
     }
 }
 
+/// Yields if the running fiber has used up its quantum, and may wait.
+#[inline]
+pub(crate) fn safepoint() {
+    if current::preempt_requested() {
+        yield_if_allowed();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn yield_if_allowed() {
+    if let Some(block) = running() {
+        // SAFETY: the running fiber is alive.
+        if unsafe { block.as_ref() }.no_suspend().get() == 0 {
+            // SAFETY: it runs here, may wait, and we hold nothing of the
+            // runtime's.
+            unsafe { leave(block, Intent::Yield) };
+        }
+    }
+}
+
 #[cold]
 #[inline(never)]
 fn refuse() -> ! {

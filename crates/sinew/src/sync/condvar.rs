@@ -194,6 +194,26 @@ impl Condvar {
         (guard, outcome.map(|_| ()).map_err(|_| Cancelled))
     }
 
+    /// As [`wait_while`](Self::wait_while), but a cancellation point.
+    ///
+    /// `Err` only if `condition` still holds.
+    #[track_caller]
+    pub fn wait_while_or_cancelled<'a, T: ?Sized>(
+        &self,
+        mut guard: MutexGuard<'a, T>,
+        mut condition: impl FnMut(&mut T) -> bool,
+    ) -> (MutexGuard<'a, T>, Result<(), Cancelled>) {
+        let at = Location::caller();
+        let mut outcome = Ok(true);
+        while condition(&mut guard) {
+            if outcome.is_err() {
+                return (guard, Err(Cancelled));
+            }
+            (guard, outcome) = self.wait_by(guard, None, true, at);
+        }
+        (guard, Ok(()))
+    }
+
     /// As [`wait`](Self::wait), in async code, under any executor.
     ///
     /// The lock is given back when the future is first polled. A future that is

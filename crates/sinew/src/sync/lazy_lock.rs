@@ -9,6 +9,7 @@
 //! attempt that filled it.
 
 use super::once_lock::OnceLock;
+use crate::error::Cancelled;
 use crate::primitive::const_fn;
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -89,21 +90,45 @@ impl<T, F: FnMut() -> T> LazyLock<T, F> {
         }
     }
 
+    /// As [`force`](Self::force), but a cancellation point: a fiber that is
+    /// cancelled does not wait for somebody else to make the value.
+    ///
+    /// # Errors
+    ///
+    /// [`Cancelled`] if the fiber was cancelled, before or during the wait.
+    #[track_caller]
+    pub fn force_or_cancelled(this: &Self) -> Result<&T, Cancelled> {
+        let mut made = false;
+        let value = this
+            .cell
+            .get_or_init_or_cancelled(|| this.call(&mut made))?;
+        this.done(made);
+        Ok(value)
+    }
+
     #[cold]
     #[track_caller]
     fn force_slow(&self) -> &T {
         let mut made = false;
-        let value = self.cell.get_or_init(|| {
-            made = true;
-            // SAFETY: we have the cell's attempt (invariant 1).
-            let make = unsafe { &mut *self.make.get() };
-            make.as_mut().expect("kept until it has made a value")()
-        });
+        let value = self.cell.get_or_init(|| self.call(&mut made));
+        self.done(made);
+        value
+    }
+
+    /// Calls the function; by who has the cell's attempt.
+    fn call(&self, made: &mut bool) -> T {
+        *made = true;
+        // SAFETY: we have the cell's attempt (invariant 1).
+        let make = unsafe { &mut *self.make.get() };
+        make.as_mut().expect("kept until it has made a value")()
+    }
+
+    /// Drops the function, if it was our call that filled the cell.
+    fn done(&self, made: bool) {
         if made {
             // SAFETY: it was our attempt that filled the cell (invariant 1).
             drop(unsafe { (*self.make.get()).take() });
         }
-        value
     }
 }
 

@@ -194,6 +194,7 @@
 //! assert_eq!(*mutex.lock(), 2);
 //! ```
 
+mod acquire;
 mod barrier;
 mod condvar;
 mod error;
@@ -207,6 +208,7 @@ mod mutex;
 mod notify;
 mod once;
 mod once_lock;
+mod permit;
 mod promise;
 mod raw_mutex;
 mod rwlock;
@@ -230,13 +232,13 @@ pub use mutex::{Mutex, MutexGuard};
 pub use notify::Notify;
 pub use once::{Once, OnceState};
 pub use once_lock::OnceLock;
+pub use permit::{
+    AcquireError, AcquireTimeoutError, OwnedSemaphorePermit, SemaphorePermit, TryAcquireError,
+};
 pub use promise::{Broken, Promise, promise};
 pub use rwlock::RwLock;
 pub use rwlock_guard::{RwLockReadGuard, RwLockWriteGuard};
-pub use semaphore::{
-    AcquireError, AcquireTimeoutError, OwnedSemaphorePermit, Semaphore, SemaphorePermit,
-    TryAcquireError,
-};
+pub use semaphore::Semaphore;
 pub use sequencer::{Sequencer, SequencerToken};
 pub use ticket::Ticket;
 pub use wait_group::WaitGroup;

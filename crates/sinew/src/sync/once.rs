@@ -158,6 +158,22 @@ impl Once {
         }
     }
 
+    /// As [`call_once`](Self::call_once), but a cancellation point: a fiber that
+    /// is cancelled does not wait for somebody else's call. Its own call, once
+    /// begun, it ends.
+    ///
+    /// # Errors
+    ///
+    /// [`Cancelled`] if the fiber was cancelled, before or during the wait.
+    #[track_caller]
+    pub fn call_once_or_cancelled<F: FnOnce()>(&self, f: F) -> Result<(), Cancelled> {
+        if let Some(attempt) = self.begin_or_cancelled(Location::caller())? {
+            f();
+            attempt.complete();
+        }
+        Ok(())
+    }
+
     /// Waits until it is done; runs nothing.
     ///
     /// Attempts that panic do not end the wait.
@@ -229,16 +245,31 @@ impl Once {
     /// done.
     #[cold]
     pub(super) fn begin(&self, at: &'static Location<'static>) -> Option<Attempt<'_>> {
+        match self.begin_by(&WaitSpec::new(WaitReason::Once, at)) {
+            Ok(attempt) => attempt,
+            Err(_) => unreachable!("a wait that nothing ends early"),
+        }
+    }
+
+    /// The same as a cancellation point.
+    #[cold]
+    pub(super) fn begin_or_cancelled(
+        &self,
+        at: &'static Location<'static>,
+    ) -> Result<Option<Attempt<'_>>, Cancelled> {
+        point::check()?;
+        self.begin_by(&WaitSpec::new(WaitReason::Once, at).cancellable())
+            .map_err(|_| Cancelled)
+    }
+
+    fn begin_by(&self, spec: &WaitSpec<'_>) -> Result<Option<Attempt<'_>>, WaitOutcome> {
         let call = Call {
             node: Node::new(),
             once: self,
         };
-        if let Some(attempt) = call.attempt() {
-            return attempt;
-        }
-        match perform(&call, &WaitSpec::new(WaitReason::Once, at)) {
-            Ok(attempt) => attempt,
-            Err(_) => unreachable!("a wait that nothing ends early"),
+        match call.attempt() {
+            Some(attempt) => Ok(attempt),
+            None => perform(&call, spec),
         }
     }
 

@@ -8,7 +8,7 @@
 //! shared references to it, but through `&mut self`.
 
 use super::error::TimedOut;
-use super::once::Once;
+use super::once::{Attempt, Once};
 use crate::error::Cancelled;
 use crate::primitive::const_fn;
 use crate::time::Instant;
@@ -158,19 +158,43 @@ impl<T> OnceLock<T> {
         at: &'static Location<'static>,
     ) -> Result<&T, E> {
         if let Some(attempt) = self.once.begin(at) {
-            match f() {
-                Ok(value) => {
-                    // SAFETY: we have the attempt (invariant 1).
-                    unsafe { (*self.value.get()).write(value) };
-                    attempt.complete();
-                }
-                Err(error) => {
-                    attempt.give_up();
-                    return Err(error);
-                }
-            }
+            self.fill(attempt, f)?;
         }
         // SAFETY: done, by us or by whom `begin` waited for.
+        Ok(unsafe { self.get_unchecked() })
+    }
+
+    fn fill<E>(&self, attempt: Attempt<'_>, f: impl FnOnce() -> Result<T, E>) -> Result<(), E> {
+        match f() {
+            Ok(value) => {
+                // SAFETY: we have the attempt (invariant 1).
+                unsafe { (*self.value.get()).write(value) };
+                attempt.complete();
+                Ok(())
+            }
+            Err(error) => {
+                attempt.give_up();
+                Err(error)
+            }
+        }
+    }
+
+    /// As [`get_or_init`](Self::get_or_init), but a cancellation point: a fiber
+    /// that is cancelled does not wait for somebody else's initialiser. Its own,
+    /// once begun, it ends.
+    ///
+    /// # Errors
+    ///
+    /// [`Cancelled`] if the fiber was cancelled, before or during the wait.
+    #[track_caller]
+    pub fn get_or_init_or_cancelled<F: FnOnce() -> T>(&self, f: F) -> Result<&T, Cancelled> {
+        if let Some(attempt) = self.once.begin_or_cancelled(Location::caller())? {
+            match self.fill(attempt, || Ok::<T, Infallible>(f())) {
+                Ok(()) => {}
+                Err(never) => match never {},
+            }
+        }
+        // SAFETY: done, by us or by whom `begin_or_cancelled` waited for.
         Ok(unsafe { self.get_unchecked() })
     }
 

@@ -209,10 +209,8 @@ impl RawMutex {
         }
         for _ in 0..SPINS {
             let now = self.word.load(Ordering::Relaxed);
-            if now & LOCKED == 0 {
-                if self.try_lock_as(holder_bits(fiber)) {
-                    return true;
-                }
+            if now & LOCKED == 0 && self.try_lock_as(holder_bits(fiber)) {
+                return true;
             }
             std::hint::spin_loop();
         }

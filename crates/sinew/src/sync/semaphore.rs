@@ -17,28 +17,29 @@
 //! Invariant 1: `WAITERS` is set while the line is not empty.
 //! Invariant 2: with the lock free, the first in line wants more than there is.
 
-use super::error::TimedOut;
-use crate::error::Cancelled;
+use super::acquire::{Acquire, Closed, Waiting};
+use super::permit::{
+    AcquireError, AcquireTimeoutError, OwnedSemaphorePermit, Permit, SemaphorePermit,
+    TryAcquireError,
+};
 use crate::fiber::WaitReason;
 use crate::primitive::{AtomicUsize, Ordering, const_fn};
 use crate::sys::Lock;
 use crate::time::Instant;
-use crate::wait::node::{Node, Place, WaitList, Wakes};
-use crate::wait::{Deadline, Enlisted, Operation, Pending, WaitOutcome, WaitSpec, Waiter};
+use crate::wait::node::{WaitList, Wakes};
+use crate::wait::{Deadline, Pending, WaitOutcome, WaitSpec};
 use crate::wait::{perform, point};
-use std::cell::Cell;
 use std::fmt;
-use std::ops::Deref;
 use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// No more permits will be handed out.
-const CLOSED: usize = 1 << 0;
+pub(super) const CLOSED: usize = 1 << 0;
 /// Somebody stands in line.
-const WAITERS: usize = 1 << 1;
+pub(super) const WAITERS: usize = 1 << 1;
 /// One permit.
-const PERMIT: usize = 1 << 2;
+pub(super) const PERMIT: usize = 1 << 2;
 
 /// A number of permits, to be taken and given back; FIFO.
 ///
@@ -58,24 +59,8 @@ const PERMIT: usize = 1 << 2;
 /// ```
 pub struct Semaphore {
     /// See the module header.
-    word: AtomicUsize,
-    line: Lock<WaitList<Waiting>>,
-}
-
-/// One place in the line.
-#[repr(C)]
-struct Waiting {
-    node: Node,
-    wanted: usize,
-    /// Set under the lock by who claims it for having permits.
-    granted: Cell<bool>,
-}
-
-// SAFETY: `repr(C)`, and the node is first.
-unsafe impl Place for Waiting {
-    fn node(&self) -> &Node {
-        &self.node
-    }
+    pub(super) word: AtomicUsize,
+    pub(super) line: Lock<WaitList<Waiting>>,
 }
 
 impl Semaphore {
@@ -405,7 +390,7 @@ impl Semaphore {
 
     /// Takes permits if nobody waits.
     #[inline]
-    fn try_take(&self, permits: usize) -> Result<(), TryAcquireError> {
+    pub(super) fn try_take(&self, permits: usize) -> Result<(), TryAcquireError> {
         let mut now = self.word.load(Ordering::Acquire);
         loop {
             if now & CLOSED != 0 {
@@ -452,7 +437,7 @@ impl Semaphore {
 
     /// Gives permits back, to those who wait or to the word.
     #[inline]
-    fn give(&self, permits: usize) {
+    pub(super) fn give(&self, permits: usize) {
         let mut now = self.word.load(Ordering::Relaxed);
         while now & WAITERS == 0 {
             // Release: the next holder sees what we did; pairs with `try_take`.
@@ -482,7 +467,7 @@ impl Semaphore {
     }
 
     /// Serves those in line for whom there are permits (invariant 2).
-    fn serve(&self, line: &mut WaitList<Waiting>, wakes: &mut Wakes) {
+    pub(super) fn serve(&self, line: &mut WaitList<Waiting>, wakes: &mut Wakes) {
         while let Some(first) = line.front() {
             let wanted = first.wanted;
             // Relaxed: WAITERS is set, so only we change it, under the lock.
@@ -514,270 +499,3 @@ impl fmt::Debug for Semaphore {
             .finish()
     }
 }
-
-/// The semaphore is closed.
-struct Closed;
-
-/// One wait for permits.
-struct Acquire<S: Deref<Target = Semaphore>> {
-    place: Waiting,
-    semaphore: S,
-}
-
-impl<S: Deref<Target = Semaphore>> Acquire<S> {
-    fn new(semaphore: S, wanted: usize) -> Self {
-        Self {
-            place: Waiting {
-                node: Node::new(),
-                wanted,
-                granted: Cell::new(false),
-            },
-            semaphore,
-        }
-    }
-
-    fn outcome(taken: Result<(), TryAcquireError>) -> Option<Result<(), Closed>> {
-        match taken {
-            Ok(()) => Some(Ok(())),
-            Err(TryAcquireError::Closed) => Some(Err(Closed)),
-            Err(TryAcquireError::NoPermits) => None,
-        }
-    }
-}
-
-// SAFETY: the cell is touched under the lock of the line, or by the waiter when
-// it is in none (`wait::node`, invariant 1).
-unsafe impl<S: Deref<Target = Semaphore> + Send> Send for Acquire<S> {}
-
-// SAFETY: the one place is linked only into the semaphore's line, whose lock all
-// claimants hold, and `delist` takes.
-unsafe impl<S: Deref<Target = Semaphore>> Operation for Acquire<S> {
-    type Output = Result<(), Closed>;
-
-    fn attempt(&self) -> Option<Self::Output> {
-        Self::outcome(self.semaphore.try_take(self.place.wanted))
-    }
-
-    unsafe fn enlist(&self, waiter: &Waiter, place: u32) -> Enlisted<Self::Output> {
-        let semaphore = &*self.semaphore;
-        let mut line = semaphore.line.lock();
-        // A semaphore is waited for alone, not in a select, so that nobody else
-        // can have claimed the waiter before we have taken permits.
-        loop {
-            if let Some(outcome) = Self::outcome(semaphore.try_take(self.place.wanted)) {
-                return Enlisted::Done(outcome);
-            }
-            let now = semaphore.word.load(Ordering::Relaxed);
-            if now & CLOSED != 0 || now & WAITERS == 0 && now / PERMIT >= self.place.wanted {
-                continue; // changed since we tried
-            }
-            // Relaxed: the bit sends others to the lock, which orders the rest.
-            if semaphore
-                .word
-                .compare_exchange(now, now | WAITERS, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok()
-            {
-                break;
-            }
-        }
-        self.place.node.belongs_to(waiter, place);
-        // SAFETY: the caller's promise.
-        unsafe { line.push_back(&self.place) };
-        Enlisted::Linked
-    }
-
-    fn delist(&self) -> bool {
-        let mut wakes = Wakes::new();
-        let linked = {
-            let mut line = self.semaphore.line.lock();
-            // SAFETY: linked only by `enlist`, into this list.
-            let linked = unsafe { line.remove(&self.place) };
-            if linked {
-                // It may have been the first, and the next may want less.
-                self.semaphore.serve(&mut line, &mut wakes);
-            }
-            linked
-        };
-        wakes.fire();
-        linked
-    }
-
-    fn accept(&self) -> Option<Self::Output> {
-        Some(if self.place.granted.get() {
-            Ok(())
-        } else {
-            Err(Closed)
-        })
-    }
-
-    fn pass_on(&self) {
-        if self.place.granted.get() {
-            self.semaphore.give(self.place.wanted);
-        }
-    }
-}
-
-/// Permits of a [`Semaphore`] that are given back when this is dropped.
-pub type SemaphorePermit<'a> = Permit<&'a Semaphore>;
-
-/// Permits of a [`Semaphore`] that keep it alive, and are given back when this
-/// is dropped.
-pub type OwnedSemaphorePermit = Permit<Arc<Semaphore>>;
-
-/// Permits that are given back when this is dropped; see [`SemaphorePermit`] and
-/// [`OwnedSemaphorePermit`].
-#[must_use = "dropped at once, permits are given back at once"]
-pub struct Permit<S: Deref<Target = Semaphore>> {
-    semaphore: S,
-    permits: usize,
-}
-
-impl<S: Deref<Target = Semaphore>> Permit<S> {
-    fn of(semaphore: S, permits: usize) -> Self {
-        Self { semaphore, permits }
-    }
-
-    /// How many permits these are.
-    pub fn num_permits(&self) -> usize {
-        self.permits
-    }
-
-    /// Never gives them back.
-    ///
-    /// ```
-    /// let semaphore = sinew::sync::Semaphore::new(1);
-    /// semaphore.acquire().unwrap().forget();
-    /// assert_eq!(semaphore.available_permits(), 0);
-    /// ```
-    pub fn forget(mut self) {
-        self.permits = 0;
-    }
-
-    /// Takes over those of `other`.
-    ///
-    /// # Panics
-    ///
-    /// If they are of another semaphore.
-    #[track_caller]
-    pub fn merge(&mut self, mut other: Self) {
-        assert!(
-            std::ptr::eq(&*self.semaphore, &*other.semaphore),
-            "permits of two semaphores cannot be merged"
-        );
-        self.permits += std::mem::take(&mut other.permits);
-    }
-}
-
-impl<S: Deref<Target = Semaphore> + Clone> Permit<S> {
-    /// Cuts `permits` off; none if these are fewer.
-    pub fn split(&mut self, permits: usize) -> Option<Self> {
-        self.permits = self.permits.checked_sub(permits)?;
-        Some(Self::of(self.semaphore.clone(), permits))
-    }
-}
-
-impl<S: Deref<Target = Semaphore>> Drop for Permit<S> {
-    fn drop(&mut self) {
-        if self.permits > 0 {
-            self.semaphore.give(self.permits);
-        }
-    }
-}
-
-impl<S: Deref<Target = Semaphore>> fmt::Debug for Permit<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Permit")
-            .field("permits", &self.permits)
-            .finish()
-    }
-}
-
-const CLOSED_TEXT: &str = "the semaphore is closed";
-
-/// Why [`Semaphore::acquire`] took no permit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum AcquireError {
-    /// The semaphore is closed.
-    Closed,
-    /// The waiting fiber was cancelled.
-    Cancelled,
-}
-
-impl fmt::Display for AcquireError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Closed => f.write_str(CLOSED_TEXT),
-            Self::Cancelled => Cancelled.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for AcquireError {}
-
-impl From<Cancelled> for AcquireError {
-    fn from(_: Cancelled) -> Self {
-        Self::Cancelled
-    }
-}
-
-/// Why [`Semaphore::acquire_timeout`] took no permit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum AcquireTimeoutError {
-    /// The time was over first.
-    Timeout,
-    /// The semaphore is closed.
-    Closed,
-    /// The waiting fiber was cancelled.
-    Cancelled,
-}
-
-impl AcquireTimeoutError {
-    /// Of a wait without a deadline.
-    fn without_time(self) -> AcquireError {
-        match self {
-            Self::Closed => AcquireError::Closed,
-            Self::Cancelled | Self::Timeout => AcquireError::Cancelled,
-        }
-    }
-}
-
-impl fmt::Display for AcquireTimeoutError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Timeout => TimedOut.fmt(f),
-            Self::Closed => f.write_str(CLOSED_TEXT),
-            Self::Cancelled => Cancelled.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for AcquireTimeoutError {}
-
-impl From<Cancelled> for AcquireTimeoutError {
-    fn from(_: Cancelled) -> Self {
-        Self::Cancelled
-    }
-}
-
-/// Why [`Semaphore::try_acquire`] took no permit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum TryAcquireError {
-    /// There are too few, or others stand in line.
-    NoPermits,
-    /// The semaphore is closed.
-    Closed,
-}
-
-impl fmt::Display for TryAcquireError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoPermits => f.write_str("no permits available"),
-            Self::Closed => f.write_str(CLOSED_TEXT),
-        }
-    }
-}
-
-impl std::error::Error for TryAcquireError {}

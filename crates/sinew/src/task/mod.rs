@@ -17,7 +17,7 @@ pub use blocking::{blocking, spawn_blocking};
 pub use builder::Builder;
 pub use fiber::{Fiber, current};
 pub use join::{JoinHandle, LocalJoinHandle};
-pub use park::{checkpoint, park, park_timeout, yield_now};
+pub use park::{checkpoint, park, park_or_cancelled, park_timeout, yield_now};
 pub use run::run;
 pub use safepoint::{no_suspend, safepoint};
 pub use spawn::{spawn, spawn_local};

@@ -4,7 +4,7 @@ use crate::cancel::is_cancelled;
 use crate::error::Cancelled;
 use crate::fiber::{Intent, WaitReason};
 use crate::sched::switch;
-use crate::wait::{Deadline, Token, WaitSpec, Waiter, wait};
+use crate::wait::{Deadline, Token, WaitOutcome, WaitSpec, Waiter, wait};
 use std::panic::Location;
 use std::time::Duration;
 
@@ -43,6 +43,38 @@ pub fn park() {
 #[track_caller]
 pub fn park_timeout(timeout: Duration) {
     park_until(Deadline::after(timeout), Location::caller());
+}
+
+/// As [`park`], but a cancellation point.
+///
+/// # Errors
+///
+/// [`Cancelled`] if the fiber was cancelled, before or during the wait; a token
+/// that is there stays.
+///
+/// ```
+/// sinew::run(|| {
+///     sinew::current().unpark();
+///     assert_eq!(sinew::park_or_cancelled(), Ok(()));
+///     sinew::current().cancel();
+///     assert_eq!(sinew::park_or_cancelled(), Err(sinew::Cancelled));
+/// });
+/// ```
+#[track_caller]
+pub fn park_or_cancelled() -> Result<(), Cancelled> {
+    crate::wait::point::check()?;
+    let spec = WaitSpec::new(WaitReason::Park, Location::caller())
+        .until(Token::Unpark)
+        .cancellable();
+    match wait(&Waiter::for_current(), &spec) {
+        WaitOutcome::Woken if !is_cancelled() => Ok(()),
+        WaitOutcome::Woken => {
+            // `cancel` leaves a token, too: whose this was cannot be told.
+            super::current().unpark();
+            Err(Cancelled)
+        }
+        _ => Err(Cancelled),
+    }
 }
 
 fn park_until(deadline: Option<Deadline>, at: &'static Location<'static>) {

@@ -1,7 +1,6 @@
 //! Sharing the worker in long computations, and refusing to.
 
-use super::park::yield_now;
-use crate::sched::{current, switch};
+use crate::sched::switch;
 
 /// Yields if this fiber has used up its quantum; else a call, two loads and a
 /// branch.
@@ -22,20 +21,7 @@ use crate::sched::{current, switch};
 /// ```
 #[inline]
 pub fn safepoint() {
-    if current::preempt_requested() {
-        safepoint_slow();
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn safepoint_slow() {
-    // SAFETY: the running fiber is alive.
-    let may =
-        switch::running().is_some_and(|block| unsafe { block.as_ref() }.no_suspend().get() == 0);
-    if may {
-        yield_now();
-    }
+    switch::safepoint();
 }
 
 /// Runs `f` and makes any attempt to suspend inside it a panic.

@@ -8,12 +8,13 @@
 //! ```text
 //!   waiter                                  waker
 //!   ──────                                  ─────
-//!   link the waiter into a list (lock)      take it off the list (lock)
-//!   wait: leave the CPU until notified      claim it; if won:
+//!   link a place into a list (lock)         take it off the list and claim the
+//!   wait: leave the CPU until notified      wait (lock); if won:
 //!   claimed by another? take the            notify its fiber, thread or task
 //!   notification, then go
-//!   timed out or cancelled: claim it
-//!   oneself, then unlink it (lock)
+//!   timed out or cancelled: leave the
+//!   list (lock), or claim the wait itself
+//!   if it is in several
 //! ```
 //!
 //! Invariant 1 (claim once): exactly one side wins a waiter's claim.

@@ -235,8 +235,7 @@ pub(crate) struct Wakes {
     one: Option<Wakeup>,
     first: *const Node,
     last: *const Node,
-    /// Boxed, so that there is little to set up when there are none.
-    tasks: Option<Box<Vec<Wakeup>>>,
+    tasks: Vec<Wakeup>,
 }
 
 impl Wakes {
@@ -246,7 +245,7 @@ impl Wakes {
             one: None,
             first: ptr::null(),
             last: ptr::null(),
-            tasks: None,
+            tasks: Vec::new(),
         }
     }
 
@@ -259,7 +258,7 @@ impl Wakes {
     #[inline]
     pub(crate) unsafe fn add(&mut self, node: &Node, wakeup: Wakeup) {
         if let Wakeup::Task(_) = wakeup {
-            self.tasks.get_or_insert_default().push(wakeup);
+            self.tasks.push(wakeup);
             return;
         }
         if self.one.is_none() {
@@ -312,8 +311,8 @@ impl Drop for Wakes {
         if !self.first.is_null() {
             self.fire_chain();
         }
-        if let Some(tasks) = self.tasks.take() {
-            fire_tasks(*tasks);
+        if !self.tasks.is_empty() {
+            fire_tasks(std::mem::take(&mut self.tasks));
         }
     }
 }

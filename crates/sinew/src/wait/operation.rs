@@ -84,6 +84,11 @@ pub(crate) unsafe trait Operation {
     /// to stand in line again.
     fn accept(&self) -> Option<Self::Output>;
 
+    /// The same in a task.
+    fn accept_in_task(&self) -> Option<Self::Output> {
+        self.accept()
+    }
+
     /// What a waker gave goes to the next in line: nobody wants it here.
     ///
     /// Called after `delist`, instead of `accept`.

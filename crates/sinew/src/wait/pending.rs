@@ -48,7 +48,7 @@ impl<O: Operation> Future for Pending<O> {
             // waits for that.
             this.operation.delist();
             this.waiter = None;
-            if let Some(output) = this.operation.accept() {
+            if let Some(output) = this.operation.accept_in_task() {
                 this.done = true;
                 return Poll::Ready(output);
             }

@@ -64,7 +64,7 @@ pub(crate) unsafe trait Arm {
     }
 }
 
-/// An arm, as [`select`] takes it.
+/// An arm, as a select takes it.
 pub struct ArmRef<'a>(&'a dyn Arm);
 
 impl<'a> ArmRef<'a> {

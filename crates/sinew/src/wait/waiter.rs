@@ -391,6 +391,10 @@ unsafe fn wait_fiber_timed(block: NonNull<Block>, waiter: &Waiter, spec: &WaitSp
         };
         if due {
             if waiter.give_up(spec, WaitOutcome::TimedOut) {
+                if !armed {
+                    // A loop of waits whose time is over lets others run, too.
+                    switch::safepoint();
+                }
                 break;
             } // else claimed: its notification is on the way
         } else if !armed {
