@@ -196,7 +196,7 @@ fn expand_arms(all: &Arms, kind: Kind) -> TokenStream {
         };
         outer.push(bind);
         things.push(thing.clone());
-        inner.push(quote!(let #made = #make;));
+        inner.push(quote!(let mut #made = #make;));
         refs.push(quote!(#made.as_arm()));
         chosen.push(quote! {
             ::sinew::__select::Choice::Arm(#index) => __Selected::#variant(#made.take()),

@@ -57,7 +57,7 @@ impl<T> Chan<T> {
             }
             (Grant::Now(fate), _) => {
                 drop(state);
-                wakes.fire();
+                wakes.fire_for(me.map(|(waiter, _)| waiter));
                 return Enlisted::Done(fate);
             }
             (Grant::Lost, _) => return Enlisted::Lost,

@@ -79,7 +79,7 @@ impl<'a, T> Receiving<'a, T> {
                 match state.take(matching, select, &mut wakes) {
                     Found::Message(message) => {
                         drop(state);
-                        wakes.fire();
+                        wakes.fire_for(select);
                         if me.is_some() && !is_task {
                             // A loop of receives that need not wait lets others
                             // run, too.

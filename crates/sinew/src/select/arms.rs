@@ -22,8 +22,8 @@ pub fn recv<T>(receiver: &Receiver<T>) -> RecvArm<'_, T> {
 }
 
 impl<T> RecvArm<'_, T> {
-    /// For the select.
-    pub fn as_arm(&self) -> ArmRef<'_> {
+    /// For the select, which has the arm for itself.
+    pub fn as_arm(&mut self) -> ArmRef<'_> {
         ArmRef::new(&self.0)
     }
 
@@ -50,8 +50,8 @@ pub fn send<T>(sender: &Sender<T>) -> SendArm<'_, T> {
 pub struct Permit<'a, T>(crate::channel::SendRight<'a, T>);
 
 impl<'a, T> SendArm<'a, T> {
-    /// For the select.
-    pub fn as_arm(&self) -> ArmRef<'_> {
+    /// For the select, which has the arm for itself.
+    pub fn as_arm(&mut self) -> ArmRef<'_> {
         ArmRef::new(&self.0)
     }
 
@@ -156,8 +156,8 @@ pub fn cancel<H: Joinable>(handle: &H) {
 }
 
 impl JoinArm<'_> {
-    /// For the select.
-    pub fn as_arm(&self) -> ArmRef<'_> {
+    /// For the select, which has the arm for itself.
+    pub fn as_arm(&mut self) -> ArmRef<'_> {
         ArmRef::new(&self.0)
     }
 
@@ -170,8 +170,8 @@ pub trait WaitArm {
     /// What the wait yields.
     type Output;
 
-    /// For the select.
-    fn as_arm(&self) -> ArmRef<'_>;
+    /// For the select, which has the arm for itself.
+    fn as_arm(&mut self) -> ArmRef<'_>;
 
     /// What the wait yielded.
     ///

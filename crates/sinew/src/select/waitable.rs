@@ -71,7 +71,7 @@ macro_rules! arm {
         impl<$($parameter)*> WaitArm for $name<$($argument)*> {
             type Output = $output;
 
-            fn as_arm(&self) -> ArmRef<'_> {
+            fn as_arm(&mut self) -> ArmRef<'_> {
                 ArmRef::new(&self.0)
             }
 

@@ -1,8 +1,10 @@
 //! Waiting for a change of what a mutex protects.
 //!
-//! A waiter enters the line while it holds the mutex, then gives the mutex back:
-//! so a notification that follows the change, which is made under the mutex,
-//! finds it there. It is woken by a notification or by nothing: there are no
+//! A waiter enters the line, and gives the mutex back before it lets go of the
+//! line's lock: so a notification that follows the change, which is made under
+//! the mutex, finds it there. Giving the mutex back may wake an async task, whose
+//! waker is user code: while that runs the waiter is *busy*, and a notification
+//! is noted at its place instead of ending a wait that has not begun. It is woken by a notification or by nothing: there are no
 //! spurious wake-ups. One that gives up leaves the line under its lock, or finds
 //! that it was notified already and takes that: so no notification is lost to
 //! somebody who does not want it.
@@ -53,6 +55,10 @@ struct Waiting {
     /// It was woken by `notify_one`: if it does not want that, another may. Set
     /// under the lock of the line.
     by_one: Cell<bool>,
+    /// It runs wakers, and will look at `notified` before it waits; both under
+    /// the lock of the line.
+    busy: Cell<bool>,
+    notified: Cell<bool>,
 }
 
 // SAFETY: `repr(C)`, and the node is first.
@@ -77,23 +83,29 @@ impl Condvar {
 
     /// Wakes the one that has waited longest, if any waits.
     pub fn notify_one(&self) {
-        let wakeup = {
+        let mut wakes = Wakes::new();
+        {
             let mut line = self.line.lock();
-            line.claim_front().map(|(place, wakeup)| {
-                // SAFETY: claimed by us, under the lock.
-                unsafe { place.as_ref() }.by_one.set(true);
-                wakeup
-            })
-        };
-        if let Some(wakeup) = wakeup {
-            wakeup.fire();
+            if let Some(first) = line.pop_front() {
+                // SAFETY: it was linked, and we hold the lock.
+                let first = unsafe { first.as_ref() };
+                first.by_one.set(true);
+                notify(first, &mut wakes);
+            }
         }
+        wakes.fire();
     }
 
     /// Wakes all who wait now.
     pub fn notify_all(&self) {
         let mut wakes = Wakes::new();
-        self.line.lock().claim_all(&mut wakes);
+        {
+            let mut line = self.line.lock();
+            while let Some(place) = line.pop_front() {
+                // SAFETY: it was linked, and we hold the lock.
+                notify(unsafe { place.as_ref() }, &mut wakes);
+            }
+        }
         wakes.fire();
     }
 
@@ -253,6 +265,21 @@ impl Condvar {
     }
 }
 
+/// Ends the wait at a place that was just taken from the line, or keeps it from
+/// beginning.
+fn notify(place: &Waiting, wakes: &mut Wakes) {
+    if place.busy.get() {
+        place.notified.set(true);
+        return;
+    }
+    // SAFETY: linked until now, and we hold the lock. A wait with one place
+    // cannot have been claimed.
+    unsafe {
+        let wakeup = place.node.claim().expect("it stood in line");
+        wakes.add(&place.node, wakeup);
+    }
+}
+
 impl Default for Condvar {
     fn default() -> Self {
         Self::new()
@@ -304,6 +331,8 @@ impl<'c, 'a, T: ?Sized> Wait<'c, 'a, T> {
             place: Waiting {
                 node: Node::new(),
                 by_one: Cell::new(false),
+                busy: Cell::new(false),
+                notified: Cell::new(false),
             },
             condvar,
             guard: Cell::new(Some(guard)),
@@ -326,11 +355,25 @@ unsafe impl<T: ?Sized> Operation for Wait<'_, '_, T> {
     }
 
     unsafe fn enlist(&self, waiter: &Waiter, place: u32) -> Enlisted<bool> {
-        self.place.node.belongs_to(waiter, place);
-        // SAFETY: the caller's promise.
-        unsafe { self.condvar.line.lock().push_back(&self.place) };
-        // The mutex is given back while we are in the line.
-        drop(self.guard.take());
+        let mut wakes = Wakes::new();
+        {
+            let mut line = self.condvar.line.lock();
+            self.place.node.belongs_to(waiter, place);
+            // SAFETY: the caller's promise.
+            unsafe { line.push_back(&self.place) };
+            let guard = self.guard.take();
+            guard.expect("a wait begins once").unlock_into(&mut wakes);
+            self.place.busy.set(wakes.has_tasks());
+        }
+        let was_busy = wakes.has_tasks();
+        wakes.fire(); // does not unwind
+        if was_busy {
+            let _line = self.condvar.line.lock();
+            self.place.busy.set(false);
+            if self.place.notified.get() {
+                return Enlisted::Done(self.place.by_one.get());
+            }
+        }
         Enlisted::Linked
     }
 

@@ -7,6 +7,7 @@ use super::raw_mutex::{LockWait, RawMutex};
 use crate::error::Cancelled;
 use crate::primitive::const_fn;
 use crate::time::Instant;
+use crate::wait::node::Wakes;
 use crate::wait::{Deadline, Pending};
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -215,6 +216,13 @@ pub struct MutexGuard<'a, T: ?Sized> {
 unsafe impl<T: ?Sized + Sync> Sync for MutexGuard<'_, T> {}
 
 impl<'a, T: ?Sized> MutexGuard<'a, T> {
+    /// Gives the lock back, but leaves it to the caller to wake who waits.
+    pub(super) fn unlock_into(self, wakes: &mut Wakes) {
+        let this = std::mem::ManuallyDrop::new(self);
+        // SAFETY: the guard is gone, as if dropped.
+        unsafe { this.mutex.raw.unlock_into(wakes) };
+    }
+
     /// The mutex that it is of.
     pub(super) fn mutex(&self) -> &'a Mutex<T> {
         self.mutex

@@ -132,7 +132,7 @@ impl RawMutex {
     #[inline]
     fn try_lock_as(&self, holder: usize) -> bool {
         // Acquire: what the former holder did comes before; pairs with the
-        // Release in `unlock`.
+        // Release in `unlock_fast`, `unlock_slow` and `replace`.
         self.word
             .compare_exchange(0, holder | LOCKED, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
@@ -222,25 +222,42 @@ impl RawMutex {
     /// The caller holds the lock, and does so no more.
     #[inline]
     pub(super) unsafe fn unlock(&self) {
-        let now = self.word.load(Ordering::Relaxed);
-        // Release: the next holder sees what we did; pairs with `try_lock_as`.
-        if now & (WAITERS | WOKEN | URGENT) != 0
-            || self
-                .word
-                .compare_exchange(now, 0, Ordering::Release, Ordering::Relaxed)
-                .is_err()
-        {
-            self.unlock_slow();
+        if !self.unlock_fast() {
+            let mut wakes = Wakes::new();
+            self.unlock_slow(&mut wakes);
+            wakes.fire();
         }
     }
 
+    /// As [`unlock`](Self::unlock), but leaves it to the caller to fire.
+    ///
+    /// # Safety
+    ///
+    /// As for [`unlock`](Self::unlock).
+    pub(super) unsafe fn unlock_into(&self, wakes: &mut Wakes) {
+        if !self.unlock_fast() {
+            self.unlock_slow(wakes);
+        }
+    }
+
+    #[inline]
+    fn unlock_fast(&self) -> bool {
+        let now = self.word.load(Ordering::Relaxed);
+        // Release: the next holder sees what we did; pairs with `try_lock_as`.
+        now & (WAITERS | WOKEN | URGENT) == 0
+            && self
+                .word
+                .compare_exchange(now, 0, Ordering::Release, Ordering::Relaxed)
+                .is_ok()
+    }
+
     #[cold]
-    fn unlock_slow(&self) {
+    fn unlock_slow(&self, wakes: &mut Wakes) {
         let mut now = self.word.load(Ordering::Relaxed);
         // Who was woken is on its way: nothing to do but to give it back.
         while now & URGENT == 0 && (now & WAITERS == 0 || now & WOKEN != 0) {
             let next = now & (WAITERS | WOKEN);
-            // Release: as in `unlock`.
+            // Release: as in `unlock_fast`.
             match self
                 .word
                 .compare_exchange_weak(now, next, Ordering::Release, Ordering::Relaxed)
@@ -249,13 +266,9 @@ impl RawMutex {
                 Err(seen) => now = seen,
             }
         }
-        let mut wakes = Wakes::new();
-        {
-            let mut line = self.line.lock();
-            line.loan.repay();
-            self.give_back(&mut line, &mut wakes);
-        }
-        wakes.fire();
+        let mut line = self.line.lock();
+        line.loan.repay();
+        self.give_back(&mut line, wakes);
     }
 
     /// Gives the lock to the first in line, or back, and wakes the first.
@@ -292,7 +305,7 @@ impl RawMutex {
     /// Changes the word of a lock that the caller holds.
     fn replace(&self, next: impl Fn(usize) -> usize) {
         let mut now = self.word.load(Ordering::Relaxed);
-        // Release: as in `unlock`. Relaxed: a look at what else has changed.
+        // Release: as in `unlock_fast`. Relaxed: a look at what else has changed.
         while let Err(seen) =
             self.word
                 .compare_exchange_weak(now, next(now), Ordering::Release, Ordering::Relaxed)

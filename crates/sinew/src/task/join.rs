@@ -146,7 +146,7 @@ impl<T> JoinHandle<T> {
     #[track_caller]
     pub(crate) fn take_ended(&mut self) -> Result<T, JoinError> {
         assert!(!self.taken, "a JoinHandle was joined after it had resolved");
-        debug_assert!(self.is_finished());
+        assert!(self.is_finished(), "the fiber has not ended");
         end::forget_task(&self.block, &mut self.task);
         self.taken = true;
         // SAFETY: COMPLETE was seen with Acquire while HANDLE is set, so the

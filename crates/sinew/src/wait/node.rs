@@ -286,6 +286,19 @@ impl Wakes {
         drop(self);
     }
 
+    /// Wakes fibers and threads. Tasks too, unless `standing` is a select that
+    /// stands in lines: then when it has left them.
+    pub(crate) fn fire_for(mut self, standing: Option<&Waiter>) {
+        if let (Some(select), false) = (standing, self.tasks.is_empty()) {
+            select.defer(std::mem::take(&mut self.tasks));
+        }
+    }
+
+    /// Whether there are tasks among them, whose wakers are user code.
+    pub(crate) fn has_tasks(&self) -> bool {
+        !self.tasks.is_empty()
+    }
+
     #[cold]
     fn fire_chain(&mut self) {
         let mut next = std::mem::replace(&mut self.first, ptr::null());
@@ -301,7 +314,7 @@ impl Wakes {
     }
 }
 
-/// Fires: so that a waker that panics does not keep the others from waking.
+/// Fires what was not fired: a claimed wait must be notified.
 impl Drop for Wakes {
     #[inline]
     fn drop(&mut self) {
@@ -317,15 +330,8 @@ impl Drop for Wakes {
     }
 }
 
-/// Wakes tasks; if a waker panics the others are woken before that goes on.
+/// Wakes tasks.
 #[cold]
-fn fire_tasks(tasks: Vec<Wakeup>) {
-    struct Rest(std::vec::IntoIter<Wakeup>);
-    impl Drop for Rest {
-        fn drop(&mut self) {
-            self.0.by_ref().for_each(Wakeup::fire);
-        }
-    }
-    let mut rest = Rest(tasks.into_iter());
-    rest.0.by_ref().for_each(Wakeup::fire);
+pub(super) fn fire_tasks(tasks: Vec<Wakeup>) {
+    tasks.into_iter().for_each(Wakeup::fire);
 }

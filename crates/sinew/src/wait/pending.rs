@@ -17,6 +17,8 @@ pub(crate) struct Pending<O: Operation> {
     /// There while the operation stands in line, or did and was woken.
     waiter: Option<Waiter>,
     done: bool,
+    /// Woken, and has neither accepted that nor stood in line again.
+    woken: bool,
     /// Lists point into it.
     _pin: PhantomPinned,
 }
@@ -27,6 +29,7 @@ impl<O: Operation> Pending<O> {
             operation,
             waiter: None,
             done: false,
+            woken: false,
             _pin: PhantomPinned,
         }
     }
@@ -47,22 +50,25 @@ impl<O: Operation> Future for Pending<O> {
             // The claimant may still be at it: it holds the lock, and this one
             // waits for that.
             this.operation.delist();
-            this.waiter = None;
+            this.woken = true;
+            this.waiter = None; // without its waker, which the claimant has
             if let Some(output) = this.operation.accept_in_task() {
-                this.done = true;
+                (this.woken, this.done) = (false, true);
                 return Poll::Ready(output);
             }
         } else if let Some(output) = this.operation.attempt_in_task() {
             this.done = true;
             return Poll::Ready(output);
         }
-        let waiter = this
-            .waiter
-            .insert(Waiter::for_task(context.waker().clone()));
+        // User code, which may panic: `woken` tells `drop` what is owed.
+        let waker = context.waker().clone();
+        let waiter = this.waiter.insert(Waiter::for_task(waker));
+        this.woken = false;
         // SAFETY: pinned; `drop` delists.
         match unsafe { this.operation.enlist(waiter, 0) } {
             Enlisted::Linked => Poll::Pending,
             Enlisted::Done(output) => {
+                waiter.drop_waker();
                 this.waiter = None;
                 this.done = true;
                 Poll::Ready(output)
@@ -77,9 +83,10 @@ impl<O: Operation> Drop for Pending<O> {
         if let Some(waiter) = &self.waiter {
             self.operation.delist();
             // After that nobody claims it any more.
-            if waiter.outcome().is_some() {
-                self.operation.pass_on();
-            }
+            self.woken = waiter.outcome().is_some();
+        }
+        if self.woken {
+            self.operation.pass_on();
         }
     }
 }

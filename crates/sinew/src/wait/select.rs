@@ -16,6 +16,7 @@
 //! arms each comes before the other with equal chance.
 
 use super::deadline::Deadline;
+use super::node::fire_tasks;
 use super::operation::{Enlisted, Operation};
 use super::outcome::WaitOutcome;
 use super::waiter::{WaitSpec, Waiter, wait};
@@ -261,7 +262,7 @@ fn wait_in_all(
 ) -> Waited {
     let waiter = Waiter::for_select();
     // From here to the last `delist` nothing unwinds: arms call only our own
-    // code.
+    // code; the wakers of tasks are kept for later.
     let mut entered = 0;
     let mut standing = Enlisted::Linked;
     for index in order.clone() {
@@ -294,6 +295,10 @@ fn wait_in_all(
         if outcome != Some(WaitOutcome::Woken) || place != Some(index) {
             arms[index].0.delist();
         }
+    }
+    let deferred = waiter.take_deferred();
+    if !deferred.is_empty() {
+        fire_tasks(deferred);
     }
     match outcome {
         None if matches!(standing, Enlisted::Again) => Waited::Again,

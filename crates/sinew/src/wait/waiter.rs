@@ -6,7 +6,8 @@ use crate::fiber::{Block, Intent, Priority, ThreadProxy, WaitReason, Wake};
 use crate::sched::{current, switch};
 use crate::sys::Lock;
 use crate::timer::TimerNode;
-use std::panic::Location;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::pin::pin;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -28,6 +29,9 @@ pub(crate) struct Waiter {
     priority: Priority,
     /// Has one place only, so that nobody can claim it before that is linked.
     single: bool,
+    /// Tasks that a select has woken while it entered lines: their wakers are
+    /// user code, and are called when it has left all lines.
+    deferred: Cell<Vec<Wakeup>>,
 }
 
 // SAFETY: a block may be used from any thread; the rest is shareable itself.
@@ -62,10 +66,20 @@ impl Wakeup {
             Self::Thread(proxy) => unsafe { proxy.as_ref() }.notify(),
             Self::Task(waker) => {
                 if let Some(waker) = waker {
-                    waker.wake();
+                    quietly(|| waker.wake());
                 }
             }
         }
+    }
+}
+
+/// Runs code of a waker: its panic, which the panic hook has reported, is no
+/// concern of who wakes or waits. It must not unwind from here: a lock that was
+/// just taken, or a message, would be lost with the frame.
+#[cold]
+fn quietly(code: impl FnOnce()) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(code)) {
+        std::mem::forget(payload); // its drop might panic as well
     }
 }
 
@@ -97,6 +111,7 @@ impl Waiter {
             target,
             priority,
             single: true,
+            deferred: Cell::new(Vec::new()),
         }
     }
 
@@ -115,6 +130,7 @@ impl Waiter {
             target: Target::Task(Lock::new(Some(waker))),
             priority: Priority::Low,
             single: true,
+            deferred: Cell::new(Vec::new()),
         }
     }
 
@@ -126,7 +142,27 @@ impl Waiter {
             target: Target::Fiber(block),
             priority: Priority::Low,
             single: true,
+            deferred: Cell::new(Vec::new()),
         }
+    }
+
+    /// Keeps wakers for later; see the field.
+    #[cold]
+    pub(super) fn defer(&self, mut tasks: Vec<Wakeup>) {
+        let mut deferred = self.deferred.take();
+        deferred.append(&mut tasks);
+        self.deferred.set(deferred);
+    }
+
+    /// Those wakers, to be called now.
+    pub(super) fn take_deferred(&self) -> Vec<Wakeup> {
+        self.deferred.take()
+    }
+
+    /// Drops a task's waker, which is user code, without unwinding.
+    pub(super) fn drop_waker(&self) {
+        let waker = self.task_waker().lock().take();
+        quietly(|| drop(waker));
     }
 
     /// Whether it has one place only.
@@ -383,6 +419,8 @@ unsafe fn wait_fiber_timed(block: NonNull<Block>, waiter: &Waiter, spec: &WaitSp
     let node = NonNull::from(&*timer);
     let deadline = spec.deadline.expect("that is why we are here");
     let mut armed = false;
+    // A wait inside another's (in a waker that a give-up calls) keeps its flag.
+    let armed_outside = fiber.timer_armed();
     while !is_over(fiber, waiter, spec) {
         let due = if armed {
             !timer.is_armed() // it has fired
@@ -415,7 +453,7 @@ unsafe fn wait_fiber_timed(block: NonNull<Block>, waiter: &Waiter, spec: &WaitSp
         // SAFETY: as above; a node that has fired is not in the wheel any more,
         // which `cancel` notices.
         unsafe { &*current::core() }.with_wheel(|wheel| unsafe { wheel.cancel(node) });
-        fiber.set_timer_armed(false);
+        fiber.set_timer_armed(armed_outside);
     }
 }
 

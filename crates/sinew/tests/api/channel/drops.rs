@@ -284,18 +284,17 @@ fn a_receiver_dropped_with_a_message_that_holds_a_sender_of_the_same_channel_end
 
 #[test]
 fn channels_work_in_the_destructors_of_a_thread_s_locals() {
-    struct Farewell(Receiver<u8>, Sender<&'static str>);
+    type Answers = (bool, Result<u8, RecvTimeoutError>, bool);
+    struct Farewell(Receiver<u8>, Sender<Answers>);
     impl Drop for Farewell {
+        // A panic here would end the process: others judge.
         fn drop(&mut self) {
             let heard = select! {
                 recv(self.0) -> got => got.is_ok(),
                 default(HOUR) => false,
             };
-            assert!(heard);
-            let late = self.0.recv_timeout(MS);
-            assert_eq!(late, Err(RecvTimeoutError::Disconnected));
-            assert!(after(MS).recv().is_ok());
-            self.1.send("farewell").unwrap();
+            let gone = self.0.recv_timeout(HOUR);
+            let _ = self.1.send((heard, gone, after(MS).recv().is_ok()));
         }
     }
     thread_local! {
@@ -313,7 +312,8 @@ fn channels_work_in_the_destructors_of_a_thread_s_locals() {
         });
         tx.send(1).unwrap();
         drop(tx);
-        assert_eq!(answers.recv(), Ok("farewell"));
+        let gone = Err(RecvTimeoutError::Disconnected);
+        assert_eq!(answers.recv(), Ok((true, gone, true)));
         thread.join().unwrap();
     }
 }

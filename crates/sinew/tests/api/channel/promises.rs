@@ -123,6 +123,33 @@ fn a_value_that_waits_keeps_others_from_its_place_only() {
 }
 
 #[test]
+fn room_that_a_select_kept_and_did_not_need_is_given_to_who_waits_for_it() {
+    scenes(|scene| {
+        let (tx, rx) = bounded(1);
+        let (go, gone) = bounded(0);
+        let (ours, has_room) = (tx.clone(), Gate::new());
+        let opened = has_room.clone();
+        let selecting = scene.left(move || {
+            select! {
+                send(ours, {
+                    opened.open();
+                    gone.recv().unwrap()
+                }) -> sent => sent,
+            }
+        });
+        has_room.pass();
+        let receiver = scene.right(move || (rx.recv(), rx.recv()));
+        receiver.until_waiting();
+        let sender = scene.left(move || tx.send(2));
+        sender.until_waiting();
+        go.send(1).unwrap(); // goes to the receiver, past the buffer
+        assert_eq!(receiver.join(), (Ok(1), Ok(2)));
+        selecting.join().unwrap();
+        sender.join().unwrap();
+    });
+}
+
+#[test]
 fn a_value_that_closes_the_channel_is_received_or_comes_back() {
     scenes(|scene| {
         for kind in KINDS {
