@@ -176,6 +176,7 @@ impl<T> State<T> {
         self.out_promised -= 1;
         let message = self.buffer.pop_front().expect("it was promised");
         self.admit(wakes);
+        self.tell_if_exhausted(wakes);
         message
     }
 
@@ -184,5 +185,8 @@ impl<T> State<T> {
         self.out_promised -= 1;
         let message = self.buffer.pop_front().expect("it was promised");
         self.put_back(message, wakes);
+        // If a receiver took it there is room.
+        self.admit(wakes);
+        self.tell_if_exhausted(wakes);
     }
 }

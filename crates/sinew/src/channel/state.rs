@@ -25,8 +25,8 @@
 //! Invariant 2 (senders wait for room): a sender stands in `senders` only while
 //! there is no room; without capacity: no receiver in `receivers`.
 //! Invariant 3 (closed): once `closed` is set nobody stands in `senders`, and in
-//! `receivers` only while a task holds a message that it has not taken
-//! (`with_tasks`): should it be dropped, the message comes back.
+//! `receivers` only while a message may come back: a task holds it and has not
+//! taken it (`with_tasks`), or it is promised to a dynamic select.
 //! Both up to those who belong to one select, which does not deal with itself.
 
 use super::seat::{Fate, Seat};
@@ -209,25 +209,21 @@ impl<T> State<T> {
     /// A task has taken its message.
     pub(super) fn taken_by_task(&mut self, wakes: &mut Wakes) {
         self.with_tasks -= 1;
-        if self.closed {
-            self.tell_receivers(wakes);
-        }
+        self.tell_if_exhausted(wakes);
     }
 
     /// A task has not taken its message, and is gone.
     pub(super) fn refused_by_task(&mut self, message: T, wakes: &mut Wakes) {
         self.with_tasks -= 1;
         self.put_back(message, wakes);
-        if self.closed {
-            self.tell_receivers(wakes);
-        }
+        self.tell_if_exhausted(wakes);
     }
 
-    /// Tells the receivers that wait on a closed channel that nothing will come,
-    /// unless a task may still give a message back.
-    fn tell_receivers(&mut self, wakes: &mut Wakes) {
-        if self.with_tasks == 0 {
+    /// Tells the receivers that wait that nothing will come, once that is sure.
+    pub(super) fn tell_if_exhausted(&mut self, wakes: &mut Wakes) {
+        if self.is_exhausted() {
             Self::tell_closed(&mut self.receivers, wakes);
+            self.recv_watchers.claim_all(wakes);
         }
     }
 
@@ -241,10 +237,10 @@ impl<T> State<T> {
         }
     }
 
-    /// Whether nothing will ever come: the channel is closed, and no message is
-    /// on its way back.
+    /// Whether nothing will ever come: the channel is closed, and no message may
+    /// come back, from a task or from a select that it was promised to.
     pub(super) fn is_exhausted(&self) -> bool {
-        self.closed && self.with_tasks == 0
+        self.closed && self.with_tasks == 0 && self.out_promised == 0
     }
 
     /// A message comes back that was on its way to a receiver that is gone; it
@@ -407,7 +403,7 @@ impl<T> State<T> {
         if std::mem::replace(&mut self.closed, true) {
             return false;
         }
-        self.tell_receivers(wakes);
+        self.tell_if_exhausted(wakes);
         Self::tell_closed(&mut self.senders, wakes);
         self.recv_watchers.claim_all(wakes);
         self.send_watchers.claim_all(wakes);

@@ -443,7 +443,7 @@ impl Semaphore {
             // Release: the next holder sees what we did; pairs with `try_take`.
             match self.word.compare_exchange_weak(
                 now,
-                now + permits * PERMIT,
+                plus(now, permits),
                 Ordering::Release,
                 Ordering::Relaxed,
             ) {
@@ -459,8 +459,16 @@ impl Semaphore {
         let mut wakes = Wakes::new();
         {
             let mut line = self.line.lock();
+            let mut now = self.word.load(Ordering::Relaxed);
             // Release: as in `give`; those in line are ordered by the lock.
-            self.word.fetch_add(permits * PERMIT, Ordering::Release);
+            while let Err(seen) = self.word.compare_exchange_weak(
+                now,
+                plus(now, permits),
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
+                now = seen;
+            }
             self.serve(&mut line, &mut wakes);
         }
         wakes.fire();
@@ -498,4 +506,12 @@ impl fmt::Debug for Semaphore {
             .field("is_closed", &self.is_closed())
             .finish()
     }
+}
+
+/// The word with so many permits more, up to the most there can be: more could
+/// only come of permits that were added while others were out.
+#[inline]
+fn plus(word: usize, permits: usize) -> usize {
+    let sum = (word / PERMIT + permits).min(Semaphore::MAX_PERMITS);
+    word % PERMIT + sum * PERMIT
 }

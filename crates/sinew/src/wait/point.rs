@@ -26,7 +26,7 @@ pub(crate) fn check() -> Result<(), Cancelled> {
 
 #[cold]
 fn told() -> Result<(), Cancelled> {
-    if let Some(block) = switch::about_to_wait() {
+    if let Some(block) = switch::running().filter(|_| switch::may_wait()) {
         // SAFETY: it runs here, may wait, and we hold nothing of the runtime's.
         unsafe { switch::leave(block, Intent::Yield) };
     }

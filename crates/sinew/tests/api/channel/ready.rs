@@ -2,7 +2,9 @@
 
 use super::{HOUR, KINDS, MS, NO_TIME, assert_fair, channel, everywhere, scenes};
 use crate::harness::{in_fibers, watch};
-use sinew::channel::{Receiver, RecvError, Select, TryRecvError, after, bounded, tick, unbounded};
+use sinew::channel::{
+    Receiver, RecvError, Select, SendError, TryRecvError, after, bounded, tick, unbounded,
+};
 use sinew::time::Instant;
 
 #[test]
@@ -167,6 +169,19 @@ fn whoever_waits_until_ready_is_woken_by_a_disconnection() {
             scene.right(move || drop(tx)).join();
             let gone = Err(RecvError::Disconnected);
             assert_eq!(waiter.join(), (Ok(0), gone));
+        }
+        for capacity in [0, 1] {
+            let (tx, rx) = bounded(capacity);
+            (0..capacity).for_each(|_| tx.send(1).unwrap());
+            let waiter = scene.left(move || {
+                let mut select = Select::new();
+                select.send(&tx);
+                (select.ready(), tx.send(2))
+            });
+            waiter.until_waiting();
+            scene.right(move || drop(rx)).join();
+            let gone = Err(SendError::Disconnected(2));
+            assert_eq!(waiter.join(), (0, gone));
         }
     });
 }

@@ -418,18 +418,24 @@ fn what_oneself_put_in_is_found_though_another_takes_from_elsewhere() {
             let theirs = (rx1.clone(), tx2, started, ended);
             // Whoever looks finds a message in one or the other at any time.
             let one = scene.left(move || {
-                for i in 0..1_500 {
+                let (_open, empty) = unbounded::<u8>();
+                for i in 0..500 {
                     start.send(()).unwrap();
                     tx1.send(1).unwrap();
-                    let mut select = Select::new();
+                    // The others make the time between the two looks long.
+                    let mut select = Select::new_biased();
+                    let second = select.recv(&rx2);
+                    for _ in 0..30 {
+                        select.recv(&empty);
+                    }
                     select.recv(&rx1);
-                    select.recv(&rx2);
                     let operation = if i % 2 == 0 {
                         select.try_select().unwrap()
                     } else {
                         select.select_timeout(NO_TIME).unwrap()
                     };
-                    let rx = [&rx1, &rx2][operation.index()];
+                    let is_second = operation.index() == second;
+                    let rx = if is_second { &rx2 } else { &rx1 };
                     operation.recv(rx).unwrap();
                     end.send(()).unwrap();
                     let _ = rx2.try_recv();
@@ -437,7 +443,7 @@ fn what_oneself_put_in_is_found_though_another_takes_from_elsewhere() {
             });
             let other = scene.right(move || {
                 let (rx1, tx2, started, ended) = theirs;
-                for _ in 0..1_500 {
+                for _ in 0..500 {
                     started.recv().unwrap();
                     tx2.send(1).unwrap();
                     let _ = rx1.try_recv();
