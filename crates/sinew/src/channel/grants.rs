@@ -86,7 +86,7 @@ impl<T> State<T> {
             waiter.is_none_or(|me| !seat.node().is_of(me)) && (matching || seat.has_slot())
         };
         let something = self.len() > 0
-            || self.is_exhausted()
+            || self.closed
             || self.capacity == 0 && self.senders.find(sender).is_some();
         if !something {
             return Grant::Wait;
@@ -176,7 +176,6 @@ impl<T> State<T> {
         self.out_promised -= 1;
         let message = self.buffer.pop_front().expect("it was promised");
         self.admit(wakes);
-        self.tell_if_exhausted(wakes);
         message
     }
 
@@ -187,6 +186,5 @@ impl<T> State<T> {
         self.put_back(message, wakes);
         // If a receiver took it there is room.
         self.admit(wakes);
-        self.tell_if_exhausted(wakes);
     }
 }

@@ -37,6 +37,7 @@ use crate::primitive::{AtomicU32, Ordering};
 use crate::sys::{Lock, LockGuard};
 use crate::time::Instant;
 use crate::wait::node::{Node, WaitList, Wakes};
+use crate::wait::waiter::quietly;
 use crate::wait::{Deadline, Enlisted, Operation, Pending, WaitOutcome, WaitSpec, Waiter};
 use crate::wait::{perform, point};
 use std::cell::UnsafeCell;
@@ -275,7 +276,7 @@ impl Told {
     fn wake(self) {
         self.wakes.fire();
         if let Some(task) = self.task {
-            task.wake();
+            quietly(|| task.wake());
         }
     }
 }

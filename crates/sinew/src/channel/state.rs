@@ -24,9 +24,11 @@
 //! no sender stands in `senders`.
 //! Invariant 2 (senders wait for room): a sender stands in `senders` only while
 //! there is no room; without capacity: no receiver in `receivers`.
-//! Invariant 3 (closed): once `closed` is set nobody stands in `senders`, and in
-//! `receivers` only while a message may come back: a task holds it and has not
-//! taken it (`with_tasks`), or it is promised to a dynamic select.
+//! Invariant 3 (closed): both lines are empty once `closed` is set.
+//! Invariant 4 (tasks): a message that a task was given is in its slot, and the
+//! task's seat in `untaken`, until the task takes it; on a closed channel others
+//! may take it from there. So nobody is told that nothing will come while a
+//! future that may be dropped has a message.
 //! Both up to those who belong to one select, which does not deal with itself.
 
 use super::seat::{Fate, Seat};
@@ -56,15 +58,14 @@ pub(super) struct State<T> {
     pub(super) capacity: usize,
     pub(super) out_promised: usize,
     pub(super) slots_promised: usize,
-    /// Messages that are in the slots of tasks which have not taken them yet:
-    /// they may come back.
-    with_tasks: usize,
     pub(super) closed: bool,
     pub(super) matches: u64,
     pub(super) receivers: WaitList<Seat<T>>,
     pub(super) senders: WaitList<Seat<T>>,
     /// Receivers that are matched with a select that will send.
     pub(super) reserved: WaitList<Seat<T>>,
+    /// Tasks that were given a message, and have not taken it.
+    untaken: WaitList<Seat<T>>,
     /// Those who only want to know when one could receive, or send.
     recv_watchers: WaitList<Node>,
     send_watchers: WaitList<Node>,
@@ -81,12 +82,12 @@ impl<T> State<T> {
             capacity,
             out_promised: 0,
             slots_promised: 0,
-            with_tasks: 0,
             closed: false,
             matches: 0,
             receivers: WaitList::new(),
             senders: WaitList::new(),
             reserved: WaitList::new(),
+            untaken: WaitList::new(),
             recv_watchers: WaitList::new(),
             send_watchers: WaitList::new(),
         }
@@ -178,10 +179,13 @@ impl<T> State<T> {
     #[inline]
     pub(super) fn give(&mut self, seat: &Seat<T>, message: T) {
         if seat.has_slot() {
-            // SAFETY: claimed by the caller, who holds the lock.
+            // SAFETY: claimed by the caller, who holds the lock; a task's seat
+            // stays until it has left this line, too.
             unsafe {
                 seat.put(message);
-                self.with_tasks += usize::from(seat.node().waiter().is_task());
+                if seat.node().waiter().is_task() {
+                    self.untaken.push_back(seat);
+                }
             }
         } else {
             self.buffer.push_back(message);
@@ -206,41 +210,32 @@ impl<T> State<T> {
         }
     }
 
-    /// A task has taken its message.
-    pub(super) fn taken_by_task(&mut self, wakes: &mut Wakes) {
-        self.with_tasks -= 1;
-        self.tell_if_exhausted(wakes);
+    /// A task takes the message in its slot out of reach of others; false if
+    /// another receiver has got it.
+    pub(super) fn claim_own(&mut self, seat: &Seat<T>) -> bool {
+        // SAFETY: a seat whose fate is `Passed` is linked only here.
+        unsafe { self.untaken.remove(seat) }
     }
 
-    /// A task has not taken its message, and is gone.
-    pub(super) fn refused_by_task(&mut self, message: T, wakes: &mut Wakes) {
-        self.with_tasks -= 1;
-        self.put_back(message, wakes);
-        self.tell_if_exhausted(wakes);
-    }
-
-    /// Tells the receivers that wait that nothing will come, once that is sure.
-    pub(super) fn tell_if_exhausted(&mut self, wakes: &mut Wakes) {
-        if self.is_exhausted() {
-            Self::tell_closed(&mut self.receivers, wakes);
-            self.recv_watchers.claim_all(wakes);
+    /// The oldest message that a task was given and has not taken; it finds that
+    /// it has to stand in line again.
+    fn take_untaken(&mut self) -> Option<T> {
+        let seat = self.untaken.pop_front()?;
+        // SAFETY: it was linked, and we hold the lock: a task's seat stays for
+        // as long, and its slot is ours.
+        unsafe {
+            let message = seat.as_ref().take();
+            seat.as_ref().set_fate(Fate::Again);
+            Some(message)
         }
     }
 
-    fn tell_closed(line: &mut WaitList<Seat<T>>, wakes: &mut Wakes) {
-        while let Some((seat, wakeup)) = line.claim_front() {
-            // SAFETY: claimed by us, under the lock.
-            let seat = unsafe { seat.as_ref() };
-            seat.set_fate(Fate::Closed);
-            // SAFETY: as above.
-            unsafe { wakes.add(seat.node(), wakeup) };
-        }
-    }
-
-    /// Whether nothing will ever come: the channel is closed, and no message may
-    /// come back, from a task or from a select that it was promised to.
-    pub(super) fn is_exhausted(&self) -> bool {
-        self.closed && self.with_tasks == 0 && self.out_promised == 0
+    fn tell_closed(&mut self, seat: NonNull<Seat<T>>, wakeup: Wakeup, wakes: &mut Wakes) {
+        // SAFETY: claimed by the caller, under the lock.
+        let seat = unsafe { seat.as_ref() };
+        seat.set_fate(Fate::Closed);
+        // SAFETY: as above.
+        unsafe { wakes.add(seat.node(), wakeup) };
     }
 
     /// A message comes back that was on its way to a receiver that is gone; it
@@ -301,10 +296,13 @@ impl<T> State<T> {
                 return found;
             }
         }
-        if self.is_exhausted() {
-            Found::Closed
-        } else {
-            Found::Nothing
+        if !self.closed {
+            return Found::Nothing;
+        }
+        // What a task has not taken it may never take.
+        match self.take_untaken() {
+            Some(message) => Found::Message(message),
+            None => Found::Closed,
         }
     }
 
@@ -376,6 +374,9 @@ impl<T> State<T> {
     /// Takes a receiver out of its line; false if it is in none, or set apart
     /// and not a task's: then its message is being made.
     pub(super) fn unlink_receiver(&mut self, seat: &Seat<T>) -> bool {
+        if seat.fate() == Fate::Passed {
+            return false; // in `untaken`, if anywhere; see `claim_own`
+        }
         // SAFETY: set apart, it is linked.
         if seat.reserved() != 0 && !unsafe { seat.node().waiter() }.is_task() {
             return false;
@@ -403,8 +404,20 @@ impl<T> State<T> {
         if std::mem::replace(&mut self.closed, true) {
             return false;
         }
-        self.tell_if_exhausted(wakes);
-        Self::tell_closed(&mut self.senders, wakes);
+        while let Some((seat, wakeup)) = self.receivers.claim_front() {
+            match self.take_untaken() {
+                Some(message) => {
+                    // SAFETY: claimed by us, under the lock.
+                    self.give(unsafe { seat.as_ref() }, message);
+                    // SAFETY: as above.
+                    unsafe { wakes.add(seat.as_ref().node(), wakeup) };
+                }
+                None => self.tell_closed(seat, wakeup, wakes),
+            }
+        }
+        while let Some((seat, wakeup)) = self.senders.claim_front() {
+            self.tell_closed(seat, wakeup, wakes);
+        }
         self.recv_watchers.claim_all(wakes);
         self.send_watchers.claim_all(wakes);
         true

@@ -6,7 +6,7 @@
 use super::chan::{At, Chan, Disconnected};
 use super::error::TrySendError;
 use super::seat::{Fate, Seat};
-use super::state::{Found, State};
+use super::state::Found;
 use crate::sched::switch;
 use crate::task::safepoint;
 use crate::wait::node::{Place, Wakes};
@@ -157,18 +157,23 @@ unsafe impl<T> Operation for Receiving<'_, T> {
     }
 
     fn accept_in_task(&self) -> Option<Self::Output> {
-        let outcome = self.outcome();
-        if let Some(Ok(_)) = outcome {
-            self.chan.change(State::taken_by_task);
+        {
+            let mut state = self.chan.state.lock();
+            if self.seat.fate() == Fate::Passed {
+                let own = state.claim_own(&self.seat);
+                debug_assert!(own, "who takes it away says so");
+            }
         }
-        outcome
+        self.outcome() // none if another receiver has got it
     }
 
     fn pass_on(&self) {
-        if let Some(message) = self.take_slot() {
-            self.chan
-                .change(|state, wakes| state.refused_by_task(message, wakes));
-        }
+        self.chan.change(|state, wakes| {
+            if self.seat.fate() == Fate::Passed && state.claim_own(&self.seat) {
+                let message = self.take_slot().expect("it was put there");
+                state.put_back(message, wakes);
+            }
+        });
     }
 }
 

@@ -25,6 +25,7 @@ use super::future::Future;
 use crate::primitive::{AtomicU32, Ordering};
 use crate::sys::Lock;
 use crate::wait::node::{Node, WaitList, Wakes};
+use crate::wait::waiter::quietly;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -244,7 +245,7 @@ impl<T> Shared<T> {
         wakes.fire();
         match listener {
             None => {}
-            Some(Listener::Task(waker)) => waker.wake(),
+            Some(Listener::Task(waker)) => quietly(|| waker.wake()),
             Some(Listener::Callback(callback)) => {
                 // SAFETY: the callback has the future's place (invariant 2), and
                 // it was taken out of the line once.

@@ -89,6 +89,9 @@ pub(crate) fn lend_priority(from: &Block, to: &Block) {
 /// A waiter gave up: what it lent goes back, what others lend stays.
 #[cold]
 pub(super) fn take_back(from: &Block) {
+    if from.state().load().complete() {
+        return; // nobody it could be taken from; and its owner may be gone
+    }
     // Relaxed: as in `Loan::repay`.
     if from.loans().load(Ordering::Relaxed) > 0 {
         return; // what a lock's waiters lend stays until it is given back
@@ -101,7 +104,7 @@ pub(super) fn take_back(from: &Block) {
         }
         let owner = from.owner_waiter().get().cast::<Waiter>();
         // SAFETY: announced, and it waits until this fiber, which runs here, has
-        // completed.
+        // completed; it had not a moment ago, and nobody else completes it.
         highest = highest.max(unsafe { &*owner }.priority());
     }
     from.joiners().lock().for_each(|links| {

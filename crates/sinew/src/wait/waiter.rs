@@ -77,7 +77,7 @@ impl Wakeup {
 /// concern of who wakes or waits. It must not unwind from here: a lock that was
 /// just taken, or a message, would be lost with the frame.
 #[cold]
-fn quietly(code: impl FnOnce()) {
+pub(crate) fn quietly(code: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(code)) {
         std::mem::forget(payload); // its drop might panic as well
     }

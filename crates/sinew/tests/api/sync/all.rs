@@ -174,7 +174,7 @@ impl Wake for Panics {
 }
 
 #[test]
-fn a_waker_that_panics_keeps_nobody_else_from_waking() {
+fn a_waker_that_panics_harms_neither_who_wakes_it_nor_the_others() {
     let _watch = watch();
     let runtime = runtime(1);
     let event = Arc::new(Event::new());
