@@ -39,9 +39,6 @@ pub(crate) const NEXT_IN_A_ROW: u32 = 64;
 /// yield ten times before the first ends, each on a fresh stack.
 const STARTED_FIRST: u32 = 15;
 
-/// After this many sleeps that were not short a worker looks out no more.
-const MOST_HOPE: u32 = 4;
-
 /// What one worker owns; see the module header.
 pub(crate) struct Core {
     shared: Arc<Shared>,
@@ -56,9 +53,8 @@ pub(crate) struct Core {
     /// How surely a spawned fiber is soon joined by its spawner, 0 to 3: then
     /// waking a thief for it is wasted.
     joins_soon: Cell<u8>,
-    /// How surely work comes soon after there was none, 0 to [`MOST_HOPE`]: then
-    /// looking out for it is cheaper than sleeping.
-    hope: Cell<u32>,
+    /// How long it pays to look out for work before sleeping (ns).
+    look_out: Cell<u64>,
     /// Batches taken from injectors so far.
     batches: Cell<u32>,
     queues: UnsafeCell<Queues>,
@@ -145,7 +141,7 @@ impl Core {
             run_next: Cell::new(None),
             in_a_row: Cell::new(0),
             joins_soon: Cell::new(0),
-            hope: Cell::new(0),
+            look_out: Cell::new(0),
             batches: Cell::new(0),
             queues: UnsafeCell::new(Queues {
                 ready: Levels::new(),
@@ -163,19 +159,13 @@ impl Core {
         }
     }
 
-    /// Whether it is worth looking out for work before sleeping.
-    pub(crate) fn hopes(&self) -> bool {
-        self.hope.get() > 0
+    /// How long it pays to look out for work before sleeping (ns).
+    pub(crate) fn look_out(&self) -> u64 {
+        self.look_out.get()
     }
 
-    /// Looking out has brought something, or not.
-    pub(crate) fn learn_hope(&self, fulfilled: bool) {
-        let hope = self.hope.get();
-        self.hope.set(if fulfilled {
-            MOST_HOPE
-        } else {
-            hope.saturating_sub(1)
-        });
+    pub(crate) fn set_look_out(&self, nanos: u64) {
+        self.look_out.set(nanos);
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {

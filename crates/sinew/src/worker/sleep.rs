@@ -9,9 +9,9 @@
 //!
 //! A sleep and its end cost 30 to 60 µs here, and the waker a system call. When
 //! fibers of two workers answer each other, each sleep is as short as that. So a
-//! worker that was woken soon after it fell asleep, or found work while it looked
-//! out for it, looks out before its next sleep, for a few µs; one that sleeps
-//! long stops doing so. An idle worker looks out for nothing.
+//! worker that was woken soon after it fell asleep looks out for work before its
+//! next sleep; one that sleeps long stops doing so. An idle worker looks out for
+//! nothing.
 
 use super::{search, shutdown};
 use crate::primitive::{Ordering, fence};
@@ -21,9 +21,12 @@ use std::time::Duration;
 
 /// A sleep shorter than this (ns) is no sleep, but the cost of one.
 const SHORT: u64 = 100_000;
-/// How often to look before sleeping; with the pauses some 5 to 10 µs.
-const LOOKS: u32 = 100;
-const PAUSES: u32 = 2;
+/// The least and the most time to look out for work (ns). The most is more than
+/// a wake-up takes: else two workers that answer each other would both sleep each
+/// time, each being woken for longer than the other looks out (8 to 50 µs a round
+/// trip instead of less than 1).
+const LEAST_LOOK_OUT: u64 = 10_000;
+const MOST_LOOK_OUT: u64 = 100_000;
 
 /// Sleeps until there may be something to do; answers whether this worker is
 /// counted as a searcher from now on.
@@ -61,8 +64,8 @@ pub(crate) fn sleep(core: &Core, searching: bool) -> bool {
         let fell_asleep = shared.clock.now();
         let timeout = wake_at.map(|at| Duration::from_nanos(at.saturating_sub(fell_asleep)));
         remote.driver.park(timeout);
-        if shared.can_look_out && shared.clock.now().saturating_sub(fell_asleep) < SHORT {
-            core.learn_hope(true);
+        if shared.can_look_out {
+            learn(core, shared.clock.now().saturating_sub(fell_asleep));
         }
     }
     core.end_inbox_sleep();
@@ -73,27 +76,38 @@ pub(crate) fn sleep(core: &Core, searching: bool) -> bool {
     left == Left::AsSearcher
 }
 
+/// Looks out for longer after a short sleep, and not for long after a long one.
+fn learn(core: &Core, slept: u64) {
+    let now = core.look_out();
+    core.set_look_out(if slept < SHORT {
+        (now * 2).clamp(LEAST_LOOK_OUT, MOST_LOOK_OUT)
+    } else if now > LEAST_LOOK_OUT {
+        now / 4
+    } else {
+        0
+    });
+}
+
 /// Looks out for work for a moment, if that has been worth it; true if there is
 /// some.
 fn look_out(core: &Core, searching: bool) -> bool {
-    if !core.hopes() {
+    if core.look_out() == 0 {
         return false;
     }
     let shared = core.shared();
     let remote = core.remote();
-    for _ in 0..LOOKS {
-        for _ in 0..PAUSES {
+    let until = shared.clock.now() + core.look_out();
+    while shared.clock.now() < until {
+        for _ in 0..8 {
             std::hint::spin_loop();
-        }
-        let found = !remote.inbox.is_empty()
-            || !remote.mail.is_empty()
-            || searching && !shared.injectors.is_empty()
-            || shared.stop.load(Ordering::Relaxed);
-        if found {
-            core.learn_hope(true);
-            return true;
+            let found = !remote.inbox.is_empty()
+                || !remote.mail.is_empty()
+                || searching && !shared.injectors.is_empty()
+                || shared.stop.load(Ordering::Relaxed);
+            if found {
+                return true;
+            }
         }
     }
-    core.learn_hope(false);
     false
 }

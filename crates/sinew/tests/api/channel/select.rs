@@ -425,7 +425,7 @@ fn what_oneself_put_in_is_found_though_another_takes_from_elsewhere() {
                     // The others make the time between the two looks long.
                     let mut select = Select::new_biased();
                     let second = select.recv(&rx2);
-                    for _ in 0..30 {
+                    for _ in 0..100 {
                         select.recv(&empty);
                     }
                     select.recv(&rx1);
