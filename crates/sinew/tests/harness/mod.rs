@@ -5,6 +5,7 @@
 #![allow(dead_code)]
 
 use sinew::{FiberId, Runtime};
+use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
@@ -30,7 +31,9 @@ pub fn watch() -> Watch {
                 let watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
                 for (_, name, since) in &*watched {
                     if since.elapsed() > LIMIT {
-                        eprintln!("\nthe test '{name}' hangs: no end after {LIMIT:?}");
+                        let text = format!("\nthe test '{name}' hangs: no end after {LIMIT:?}\n");
+                        // Not `eprintln!`, whose output libtest keeps for the end.
+                        let _ = std::io::stderr().write_all(text.as_bytes());
                         std::process::abort();
                     }
                 }

@@ -20,6 +20,7 @@ mod rwlock;
 mod semaphore;
 mod sequencer;
 mod wait_group;
+mod wakers;
 
 use crate::harness::{Rng, wait_until};
 use sinew::{JoinHandle, WaitReason};
