@@ -8,12 +8,13 @@ use super::seat::Seat;
 use super::state::State;
 use super::waits::{Receiving, Sending};
 use crate::fiber::WaitReason;
-use crate::primitive::{AtomicUsize, Ordering};
-use crate::sys::Lock;
+use crate::primitive::{AtomicU8, AtomicUsize, Ordering};
+use crate::sys::{Lock, LockGuard};
 use crate::task::safepoint;
 use crate::wait::node::{Place, Wakes};
 use crate::wait::{Deadline, Operation, WaitOutcome, WaitSpec, Waiter};
 use crate::wait::{perform, point, wait};
+use std::ops::{Deref, DerefMut};
 use std::panic::Location;
 
 /// Where a wait stands in the program.
@@ -21,7 +22,11 @@ pub(crate) type At = &'static Location<'static>;
 
 /// What all handles of one channel share.
 pub(crate) struct Chan<T> {
-    pub(super) state: Lock<State<T>>,
+    state: Lock<State<T>>,
+    /// Whether a receive, or a send, would not wait; written by who has had the
+    /// lock, before it gives it back. So who comes later in time, by any edge,
+    /// sees what it left, and need not take the lock to find nothing.
+    ready: AtomicU8,
     /// Handles; whoever drops the last of a side disconnects.
     senders: AtomicUsize,
     receivers: AtomicUsize,
@@ -40,10 +45,27 @@ impl<T> Chan<T> {
     pub(crate) fn new(capacity: usize) -> Self {
         Self {
             state: Lock::new(State::new(capacity)),
+            ready: AtomicU8::new(if capacity > 0 { CAN_SEND } else { 0 }),
             senders: AtomicUsize::new(1),
             receivers: AtomicUsize::new(1),
             capacity,
         }
+    }
+
+    #[inline]
+    pub(super) fn lock(&self) -> StateGuard<'_, T> {
+        StateGuard {
+            state: self.state.lock(),
+            ready: &self.ready,
+        }
+    }
+
+    /// Whether a receive, or a send, may find something without waiting.
+    #[inline]
+    pub(super) fn may_be_ready(&self, receiving: bool) -> bool {
+        let bit = if receiving { CAN_RECV } else { CAN_SEND };
+        // Relaxed: see the field.
+        self.ready.load(Ordering::Relaxed) & bit != 0
     }
 
     pub(crate) fn capacity(&self) -> Option<usize> {
@@ -51,15 +73,15 @@ impl<T> Chan<T> {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.state.lock().len()
+        self.lock().len()
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.state.lock().is_full()
+        self.lock().is_full()
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.state.lock().closed
+        self.lock().closed
     }
 
     /// Disconnects: nothing can be sent any more; false if it was so already.
@@ -71,7 +93,7 @@ impl<T> Chan<T> {
     #[inline]
     pub(super) fn change<R>(&self, change: impl FnOnce(&mut State<T>, &mut Wakes) -> R) -> R {
         let mut wakes = Wakes::new();
-        let result = change(&mut self.state.lock(), &mut wakes);
+        let result = change(&mut self.lock(), &mut wakes);
         wakes.fire();
         result
     }
@@ -102,7 +124,7 @@ impl<T> Chan<T> {
 
     #[inline]
     pub(crate) fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         // The common cases, without what the others need.
         if let Some((seat, wakeup)) = state.claim_receiver() {
             // SAFETY: claimed by us, and we hold the lock.
@@ -213,7 +235,48 @@ impl<T> Chan<T> {
     }
 }
 
-type StateGuard<'a, T> = crate::sys::LockGuard<'a, State<T>>;
+const CAN_RECV: u8 = 1;
+const CAN_SEND: u8 = 2;
+
+/// The lock; says what could be done when it is given back.
+pub(super) struct StateGuard<'a, T> {
+    state: LockGuard<'a, State<T>>,
+    ready: &'a AtomicU8,
+}
+
+impl<T> Deref for StateGuard<'_, T> {
+    type Target = State<T>;
+
+    #[inline]
+    fn deref(&self) -> &State<T> {
+        &self.state
+    }
+}
+
+impl<T> DerefMut for StateGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut State<T> {
+        &mut self.state
+    }
+}
+
+impl<T> Drop for StateGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        let recv = if self.state.is_ready(true) {
+            CAN_RECV
+        } else {
+            0
+        };
+        let send = if self.state.is_ready(false) {
+            CAN_SEND
+        } else {
+            0
+        };
+        // Relaxed: ordered by the lock, which is given back after this.
+        self.ready.store(recv | send, Ordering::Relaxed);
+    }
+}
 
 /// More handles than can exist: they would have to be leaked, one by one.
 const MAX_HANDLES: usize = usize::MAX / 2;

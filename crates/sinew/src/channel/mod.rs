@@ -182,6 +182,11 @@ mod timers;
 mod waits;
 pub mod watch;
 
+#[cfg(all(test, loom))]
+mod loom_tests;
+#[cfg(all(test, loom))]
+mod oneshot_loom_tests;
+
 pub(crate) use choice::{RecvChoice, SendChoice, SendRight};
 pub use error::{
     ReadyTimeoutError, RecvError, RecvTimeoutError, SelectTimeoutError, SendError,

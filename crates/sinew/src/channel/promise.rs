@@ -20,8 +20,11 @@ impl<T> Chan<T> {
         seat: &Seat<T>,
         me: Option<(&Waiter, u32)>,
     ) -> Enlisted<Fate> {
+        if me.is_none() && !self.may_be_ready(false) {
+            return Enlisted::Again;
+        }
         let mut wakes = Wakes::new();
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         match (state.grant_send(me), me) {
             (Grant::Now(fate), _) => return Enlisted::Done(fate),
             (Grant::Lost, _) => return Enlisted::Lost,
@@ -45,8 +48,11 @@ impl<T> Chan<T> {
         me: Option<(&Waiter, u32)>,
         at: At,
     ) -> Enlisted<Fate> {
+        if me.is_none() && !self.may_be_ready(true) {
+            return Enlisted::Again;
+        }
         let mut wakes = Wakes::new();
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         match (state.grant_recv(switch::may_wait(), me, &mut wakes), me) {
             (Grant::Now(Fate::Matched(number)), _) => {
                 self.await_match(state, wakes, seat, number, at);
@@ -75,7 +81,7 @@ impl<T> Chan<T> {
 
     /// Takes a seat out of the line of receivers, or of senders.
     pub(super) fn unlink(&self, seat: &Seat<T>, receiving: bool) -> bool {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         if receiving {
             state.unlink_receiver(seat)
         } else {
@@ -85,7 +91,7 @@ impl<T> Chan<T> {
 
     /// Whether a receive, or a send, would not wait.
     pub(super) fn is_ready(&self, receiving: bool) -> bool {
-        self.state.lock().is_ready(receiving)
+        self.lock().is_ready(receiving)
     }
 
     /// Stands in line to be told when a receive, or a send, would not wait.
@@ -99,7 +105,7 @@ impl<T> Chan<T> {
         receiving: bool,
         (waiter, place): (&Waiter, u32),
     ) -> Enlisted<()> {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         if state.is_ready(receiving) {
             return if waiter.take_oneself(place) {
                 Enlisted::Done(())
@@ -114,7 +120,7 @@ impl<T> Chan<T> {
     }
 
     pub(super) fn unwatch(&self, node: &Node, receiving: bool) -> bool {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         // SAFETY: linked only by `watch`, into this list.
         unsafe { state.watchers(receiving).remove(node) }
     }

@@ -110,17 +110,20 @@ impl<T> State<T> {
 
     /// Whether a receive would not wait; `me` is a select that must not deal
     /// with itself.
+    #[inline]
     pub(super) fn can_recv(&self, me: Option<&Waiter>) -> bool {
         let others = |seat: &Seat<T>| me.is_none_or(|me| !seat.node().is_of(me));
         self.len() > 0 || self.closed || self.capacity == 0 && self.senders.find(others).is_some()
     }
 
     /// Whether a send would not wait.
+    #[inline]
     fn can_send(&self) -> bool {
         self.has_room() || self.closed || self.capacity == 0 && !self.receivers.is_empty()
     }
 
     /// Whether a receive, or a send, would not wait.
+    #[inline]
     pub(super) fn is_ready(&self, receiving: bool) -> bool {
         if receiving {
             self.can_recv(None)

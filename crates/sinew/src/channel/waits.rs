@@ -67,7 +67,7 @@ impl<'a, T> Receiving<'a, T> {
         let is_task = waiter.is_some_and(Waiter::is_task);
         loop {
             let mut wakes = Wakes::new();
-            let mut state = self.chan.state.lock();
+            let mut state = self.chan.lock();
             if select.is_some() && !state.can_recv(select) {
                 // As below; the waiter must not be taken.
             } else {
@@ -129,7 +129,11 @@ impl<'a, T> Receiving<'a, T> {
 unsafe impl<T> Operation for Receiving<'_, T> {
     type Output = Result<T, Disconnected>;
 
+    #[inline]
     fn attempt(&self) -> Option<Self::Output> {
+        if !self.chan.may_be_ready(true) {
+            return None;
+        }
         match self.receive(None, switch::may_wait()) {
             Enlisted::Done(outcome) => Some(outcome),
             _ => None,
@@ -137,6 +141,9 @@ unsafe impl<T> Operation for Receiving<'_, T> {
     }
 
     fn attempt_in_task(&self) -> Option<Self::Output> {
+        if !self.chan.may_be_ready(true) {
+            return None;
+        }
         match self.receive(None, false) {
             Enlisted::Done(outcome) => Some(outcome),
             _ => None,
@@ -149,7 +156,7 @@ unsafe impl<T> Operation for Receiving<'_, T> {
     }
 
     fn delist(&self) -> bool {
-        self.chan.state.lock().unlink_receiver(&self.seat)
+        self.chan.lock().unlink_receiver(&self.seat)
     }
 
     fn accept(&self) -> Option<Self::Output> {
@@ -158,7 +165,7 @@ unsafe impl<T> Operation for Receiving<'_, T> {
 
     fn accept_in_task(&self) -> Option<Self::Output> {
         {
-            let mut state = self.chan.state.lock();
+            let mut state = self.chan.lock();
             if self.seat.fate() == Fate::Passed {
                 let own = state.claim_own(&self.seat);
                 debug_assert!(own, "who takes it away says so");
@@ -233,7 +240,7 @@ unsafe impl<T> Operation for Sending<'_, T> {
     unsafe fn enlist(&self, waiter: &Waiter, place: u32) -> Enlisted<Self::Output> {
         debug_assert!(waiter.is_single());
         let mut wakes = Wakes::new();
-        let mut state = self.chan.state.lock();
+        let mut state = self.chan.lock();
         let closed = state.closed;
         match state.try_send(self.unsent(), &mut wakes) {
             Ok(()) => {
@@ -254,7 +261,7 @@ unsafe impl<T> Operation for Sending<'_, T> {
     }
 
     fn delist(&self) -> bool {
-        self.chan.state.lock().unlink_sender(&self.seat)
+        self.chan.lock().unlink_sender(&self.seat)
     }
 
     fn accept(&self) -> Option<Self::Output> {

@@ -220,6 +220,13 @@ mod ticket;
 mod turns;
 mod wait_group;
 
+#[cfg(all(test, loom))]
+mod count_loom_tests;
+#[cfg(all(test, loom))]
+mod loom_tests;
+#[cfg(all(test, loom))]
+mod signal_loom_tests;
+
 pub use barrier::{Barrier, BarrierWaitResult};
 pub use condvar::{Condvar, WaitTimeoutResult};
 pub use error::{TimedOut, TryLockError, WaitTimeoutError};

@@ -18,6 +18,9 @@ pub(crate) mod map;
 pub(crate) mod process;
 pub(crate) mod segv;
 
+#[cfg(all(test, loom))]
+mod loom_tests;
+
 #[cfg(not(loom))]
 pub(crate) use lock::{Lock, LockGuard};
 

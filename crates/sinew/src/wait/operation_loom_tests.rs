@@ -1,7 +1,5 @@
 //! Models of operations: done on a thread, awaited by a task that may be dropped at
 //! any time, and as the arms of a select.
-//!
-//! @TABLE@
 
 use super::deadline::Deadline;
 use super::node::{Node, Place, WaitList, Wakes};
