@@ -12,6 +12,7 @@ use crate::primitive::{AtomicU8, AtomicUsize, Ordering};
 use crate::sys::{Lock, LockGuard};
 use crate::task::safepoint;
 use crate::wait::node::{Place, Wakes};
+use crate::wait::spin::spin_until;
 use crate::wait::{Deadline, Operation, WaitOutcome, WaitSpec, Waiter};
 use crate::wait::{perform, point, wait};
 use std::ops::{Deref, DerefMut};
@@ -185,6 +186,7 @@ impl<T> Chan<T> {
         deadline: Option<Deadline>,
         at: At,
     ) -> Result<(), SendTimeoutError<T>> {
+        spin_until(|| self.may_be_ready(false));
         let operation = Sending::new(self, message);
         let spec = WaitSpec::new(WaitReason::Send, at)
             .deadline(deadline)
@@ -200,6 +202,10 @@ impl<T> Chan<T> {
     /// Waits for a message.
     #[inline]
     pub(crate) fn recv(&self, deadline: Option<Deadline>, at: At) -> Result<T, RecvTimeoutError> {
+        // Without capacity the sender looks out for us, so we stand in line.
+        if self.capacity > 0 && !self.may_be_ready(true) {
+            spin_until(|| self.may_be_ready(true));
+        }
         let spec = WaitSpec::new(WaitReason::Recv, at)
             .deadline(deadline)
             .cancellable();

@@ -53,8 +53,10 @@ pub(crate) struct Core {
     /// How surely a spawned fiber is soon joined by its spawner, 0 to 3: then
     /// waking a thief for it is wasted.
     joins_soon: Cell<u8>,
-    /// How long it pays to look out for work before sleeping (ns).
+    /// How long it pays to look out for work before sleeping (ns), and how often
+    /// in a row that was in vain.
     look_out: Cell<u64>,
+    in_vain: Cell<u32>,
     /// Batches taken from injectors so far.
     batches: Cell<u32>,
     queues: UnsafeCell<Queues>,
@@ -142,6 +144,7 @@ impl Core {
             in_a_row: Cell::new(0),
             joins_soon: Cell::new(0),
             look_out: Cell::new(0),
+            in_vain: Cell::new(0),
             batches: Cell::new(0),
             queues: UnsafeCell::new(Queues {
                 ready: Levels::new(),
@@ -166,6 +169,11 @@ impl Core {
 
     pub(crate) fn set_look_out(&self, nanos: u64) {
         self.look_out.set(nanos);
+    }
+
+    /// How often in a row looking out was in vain.
+    pub(crate) fn in_vain(&self) -> &Cell<u32> {
+        &self.in_vain
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {

@@ -77,6 +77,26 @@ fn who_takes_many_permits_sees_what_came_before_each_of_them() {
 }
 
 #[test]
+fn who_takes_a_permit_that_others_in_line_have_left_sees_what_came_before() {
+    bounded(2).check(|| {
+        let pool = Pool::new(0);
+        let waits = |pool: &Pool| pool.permits.acquire().unwrap().forget();
+        let gives = |pool: &Pool| {
+            pool.cells[0].set(7);
+            pool.permits.add_permits(2);
+        };
+        let looks = |pool: &Pool| {
+            if let Ok(permit) = pool.permits.try_acquire() {
+                assert_eq!(pool.cells[0].get(), 7);
+                drop(permit);
+            }
+        };
+        threads(&pool, &[waits, gives, looks]);
+        assert_eq!(pool.permits.available_permits(), 1);
+    });
+}
+
+#[test]
 fn who_wants_many_permits_and_who_wants_one_all_get_theirs() {
     bounded(2).check(|| {
         let pool = Pool::new(0);
@@ -109,6 +129,19 @@ fn who_is_refused_by_a_closed_semaphore_sees_what_came_before() {
             pool.permits.close();
         };
         threads(&pool, &[refused, close, looks]);
+    });
+    // Also if there are permits.
+    bounded(3).check(|| {
+        let pool = Pool::new(1);
+        let takes = |pool: &Pool| match pool.permits.try_acquire() {
+            Ok(permit) => drop(permit),
+            Err(_) => assert_eq!(pool.cells[0].get(), 7),
+        };
+        let closes = |pool: &Pool| {
+            pool.cells[0].set(7);
+            pool.permits.close();
+        };
+        threads(&pool, &[closes, takes]);
     });
     // Permits that come while it is closed are not lost either.
     bounded(2).check(|| {

@@ -395,6 +395,20 @@ fn a_reader_s_future_that_was_let_in_and_is_dropped_leaves_again() {
 
 #[test]
 fn a_writer_that_becomes_a_reader_lets_readers_in_but_no_writer() {
+    // The other need not wait for the end of the first.
+    bounded(3).check(|| {
+        let lock = Arc::new(Rw::new(Plain::new(0)));
+        let guard = lock.write();
+        let reader = thread::spawn({
+            let lock = lock.clone();
+            move || assert_eq!(lock.read().get(), 1)
+        });
+        guard.set(1);
+        let guard = RwLockWriteGuard::downgrade(guard);
+        reader.join().unwrap();
+        drop(guard);
+        assert!(lock.try_write().is_ok());
+    });
     bounded(2).check(|| {
         let lock = Arc::new(Rw::new(Plain::new(0)));
         let guard = lock.write();

@@ -34,6 +34,7 @@ pub(crate) mod outcome;
 pub(crate) mod pending;
 pub(crate) mod point;
 pub(crate) mod select;
+pub(crate) mod spin;
 pub(crate) mod waiter;
 
 #[cfg(all(test, loom))]

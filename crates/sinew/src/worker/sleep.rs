@@ -27,6 +27,10 @@ const SHORT: u64 = 100_000;
 /// trip instead of less than 1).
 const LEAST_LOOK_OUT: u64 = 10_000;
 const MOST_LOOK_OUT: u64 = 100_000;
+/// After this many times in vain a worker sleeps without looking out, until it
+/// has slept so often.
+const GIVES_UP: u32 = 6;
+const TRIES_AGAIN: u32 = 100;
 
 /// Sleeps until there may be something to do; answers whether this worker is
 /// counted as a searcher from now on.
@@ -78,6 +82,13 @@ pub(crate) fn sleep(core: &Core, searching: bool) -> bool {
 
 /// Looks out for longer after a short sleep, and not for long after a long one.
 fn learn(core: &Core, slept: u64) {
+    let in_vain = core.in_vain().get();
+    if in_vain >= GIVES_UP {
+        // Whoever is to make work may need this very CPU: sleep for some time.
+        core.set_look_out(0);
+        core.in_vain().set((in_vain + 1) % TRIES_AGAIN);
+        return;
+    }
     let now = core.look_out();
     core.set_look_out(if slept < SHORT {
         (now * 2).clamp(LEAST_LOOK_OUT, MOST_LOOK_OUT)
@@ -105,9 +116,11 @@ fn look_out(core: &Core, searching: bool) -> bool {
                 || searching && !shared.injectors.is_empty()
                 || shared.stop.load(Ordering::Relaxed);
             if found {
+                core.in_vain().set(0);
                 return true;
             }
         }
     }
+    core.in_vain().set(core.in_vain().get() + 1);
     false
 }
