@@ -80,10 +80,12 @@ unsafe impl<S: Deref<Target = Semaphore>> Operation for Acquire<S> {
             if now & CLOSED != 0 || now & WAITERS == 0 && now / PERMIT >= self.place.wanted {
                 continue; // changed since we tried
             }
-            // Relaxed: the bit sends others to the lock, which orders the rest.
+            // Acquire: what came before the permits that are there already, and
+            // may be granted with others later; pairs with the Release in
+            // `give`. Those that come later come under the lock.
             if semaphore
                 .word
-                .compare_exchange(now, now | WAITERS, Ordering::Relaxed, Ordering::Relaxed)
+                .compare_exchange(now, now | WAITERS, Ordering::Acquire, Ordering::Relaxed)
                 .is_ok()
             {
                 break;
