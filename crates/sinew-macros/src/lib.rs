@@ -256,15 +256,15 @@ pub fn unchecked(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// | `default => …`                    | nothing: taken if no other arm is ready    |                             |
 /// | `default(timeout) => …`           | the time, a `Duration`                     |                             |
 ///
-/// `-> x` may be a pattern, or left out. Of several arms that are ready each has
+/// `-> x` may be an irrefutable pattern, or left out. Of several arms that are ready each has
 /// the same chance; [`select_biased!`] takes the first. Arms that are not chosen
 /// have no effect. The message of a `send` is evaluated only if that arm is
 /// chosen, so a variable that moves into it can be used in the other arms. Bodies
 /// are part of the function around the macro: `break`, `continue`, `return` and
 /// `?` work in them. All bodies have the same type, which is that of the macro.
 ///
-/// `join(handle)` takes a variable with a `JoinHandle`, which is borrowed; when
-/// the arm is chosen the handle is spent. What `wait` takes is listed at
+/// `join(handle)` takes a `JoinHandle` without `&mut`; it is borrowed. When the
+/// arm is chosen the handle is spent, and using it again panics. What `wait` takes is listed at
 /// `sinew::Waitable`.
 ///
 /// A cancellation point: when the fiber is cancelled the `cancelled` arm is
@@ -317,7 +317,9 @@ pub fn select_biased(input: TokenStream) -> TokenStream {
 
 /// As [`select!`], and cancels the fibers of those `join` arms that lost.
 ///
-/// It asks them to stop; it does not wait for that.
+/// It asks them to stop; it does not wait for that. They are asked also when
+/// `default` or `cancelled` wins. A race of `join` arms only is no cancellation
+/// point: add a `cancelled` arm where it should be one.
 ///
 /// # Examples
 ///

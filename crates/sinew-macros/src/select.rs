@@ -152,6 +152,15 @@ impl Arms {
 
 pub(crate) fn expand(input: TokenStream, kind: Kind) -> TokenStream {
     match syn::parse2::<Arms>(input) {
+        Ok(Arms {
+            arms,
+            default: None,
+            cancelled: None,
+        }) if arms.is_empty() => Error::new(
+            Span::call_site(),
+            "a select without arms would wait for ever",
+        )
+        .into_compile_error(),
         Ok(arms) => expand_arms(&arms, kind),
         Err(error) => error.into_compile_error(),
     }

@@ -68,8 +68,14 @@
 //!
 //! # Cancellation points
 //!
-//! From the moment its fiber is cancelled a point answers so, on entry too, even if
-//! a message is there. Threads and tasks are never cancelled.
+//! A point that is entered once its fiber was cancelled answers so, even if
+//! a message is there. A wait that is under way is woken; if what it waits for comes
+//! before it runs again it still gets that, and the next point answers. Threads and
+//! tasks are never cancelled.
+//!
+//! So a cancelled fiber cannot `send`, not even into an unbounded channel. What it
+//! still has to say it can `try_send`, or send with
+//! [`block_on`](crate::block_on)`(sender.send_async(message))`, which is no point.
 //!
 //! | cancellation points                                        | none                          |
 //! |------------------------------------------------------------|-------------------------------|

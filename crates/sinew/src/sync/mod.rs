@@ -69,14 +69,17 @@
 //!
 //! What makes no sense is not there: one cannot try to meet at a [`Barrier`]. Calls
 //! that may run a closure of yours ([`Once::call_once`], [`OnceLock::get_or_init`],
-//! [`LazyLock::force`]) have no time limit and no twins; waiting for what they do
+//! [`LazyLock::force`]) have no time limit; their `…_or_cancelled` twins do not wait
+//! for the closure of somebody else. Waiting for what they do
 //! ([`Once::wait`], [`OnceLock::wait`]) has. A [`Future`] of this module is itself
 //! what an async task waits for.
 //!
 //! # Cancellation points
 //!
-//! From the moment its fiber is cancelled a point answers so, on entry too, even if
-//! what is asked for is there. Threads and tasks are never cancelled.
+//! A point that is entered once its fiber was cancelled answers so, even if
+//! what is asked for is there. A wait that is under way is woken; if what it waits for comes
+//! before it runs again it still gets that, and the next point answers. Threads and
+//! tasks are never cancelled.
 //!
 //! | cancellation points                                                | none, but `…_or_cancelled` is |
 //! |--------------------------------------------------------------------|-------------------------------|
@@ -240,7 +243,8 @@ pub use notify::Notify;
 pub use once::{Once, OnceState};
 pub use once_lock::OnceLock;
 pub use permit::{
-    AcquireError, AcquireTimeoutError, OwnedSemaphorePermit, SemaphorePermit, TryAcquireError,
+    AcquireError, AcquireTimeoutError, OwnedSemaphorePermit, Permit, SemaphorePermit,
+    TryAcquireError,
 };
 pub use promise::{Broken, Promise, promise};
 pub use rwlock::RwLock;

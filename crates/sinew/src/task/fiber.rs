@@ -90,8 +90,8 @@ impl Fiber {
     ///
     /// Nothing is cut off: from now on every cancellation point of the fiber
     /// ([`sleep`](crate::sleep), [`checkpoint`](crate::checkpoint),
-    /// [`Fiber::wait`], …) answers [`Cancelled`], also the one that it waits in,
-    /// and a `park` returns once. A fiber that has not started drops its closure
+    /// [`Fiber::wait`], …) answers [`Cancelled`]. A wait in one is woken, and
+    /// answers so unless what it waits for comes first; a `park` returns once. A fiber that has not started drops its closure
     /// and ends. No effect on an ended fiber, nor on a plain thread.
     pub fn cancel(&self) {
         if let Inner::Fiber(block) = &self.0 {
