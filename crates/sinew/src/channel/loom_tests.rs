@@ -1,5 +1,12 @@
 //! Models of channels: messages handed over, put back and promised, and both ends
 //! that leave, with threads, tasks and selects as waiters.
+//!
+//! All but the number of handles is under one lock; the one ordering was weakened
+//! once by hand, and the models named caught it.
+//!
+//! | weakened                              | caught by |
+//! |---------------------------------------|-----------|
+//! | `chan::count_down` AcqRel → either half | `a_receiver_is_told_that_all_senders_are_gone…`, `a_sender_is_told_that_all_receivers_are_gone…` |
 
 use super::promise::{SendPermit, SendPromise};
 use super::{Receiver, RecvError, RecvTimeoutError, Select, SendError, Sender, bounded};

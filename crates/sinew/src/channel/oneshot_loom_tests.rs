@@ -1,4 +1,25 @@
 //! Models of `oneshot`, and of what `watch` and `broadcast` wait with.
+//!
+//! Every ordering below was weakened once by hand; the model named caught it.
+//!
+//! | weakened                                      | caught by |
+//! |-----------------------------------------------|-----------|
+//! | `Sender::is_closed` Acquire → Relaxed         | `who_sees_that_a_channel_was_closed…` |
+//! | `oneshot::decide` Release → Relaxed           | `the_one_message…`, `a_message_whose_receiver_goes…` |
+//! | `oneshot::decide_slow` Release → Relaxed      | `the_one_message…`, `of_two_who_receive…` |
+//! | `oneshot::leave` AcqRel → either half         | nothing: loom does not see that memory is freed |
+//! | `Shared::take`, success Acquire → Relaxed     | `the_one_message…`, `a_message_whose_receiver_goes…` |
+//! | `Shared::take`, failure Acquire → Relaxed     | `who_waits_is_told…`, `a_task_that_awaits…` |
+//! | `Shared::listen` Acquire → Relaxed            | nothing: if it is over, `take` follows and acquires |
+//! | `Receiver::close` Release → Relaxed           | `who_sees_that_a_channel_was_closed…` |
+//! | `Receiver::drop`, load Acquire → Relaxed      | `a_message_whose_receiver_goes…` |
+//! | `Receiver::drop`, AcqRel → Acquire            | `who_sees_that_a_channel_was_closed…` |
+//! | `Receiver::drop`, AcqRel → Release            | `a_message_whose_receiver_goes…` |
+//! | `News::count` Acquire → Relaxed               | nothing: read under the lock of the value, or as a number only |
+//! | `News::is_closed` Acquire → Relaxed           | nothing: read under the lock of the ring |
+//! | `News::look` Acquire → Relaxed                | `who_is_told_of_a_change…`, `who_waits_for_a_change…` |
+//! | `News::publish` Release → Relaxed             | `who_is_told_of_a_change…` |
+//! | `News::close` Release → Relaxed               | `who_waits_for_a_change…` |
 
 use super::{RecvError, TryRecvError, broadcast, oneshot, watch};
 use crate::primitive::model::Plain;

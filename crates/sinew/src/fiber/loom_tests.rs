@@ -6,19 +6,22 @@
 //! | weakened                                     | caught by |
 //! |----------------------------------------------|-----------|
 //! | `State::occupy` Release → Relaxed            | `a_reference_made_by_the_registry…` |
-//! | `State::load` Acquire → Relaxed              | `whoever_sees_the_end…`, three models of `wait` |
+//! | `State::load` Acquire → Relaxed              | `whoever_sees_the_end…`, `wait::a_task_that_awaits…`, `wait::an_owner_and_a_listed_waiter…` |
+//! | `State::notify` AcqRel → Acquire             | `a_wake_before_during_or_after…`, `each_of_two_waits…`, `wait::a_fiber_that_times_out…` |
+//! | `State::notify` AcqRel → Release             | `of_two_wakers…`, `a_wake_before_during_or_after…`, `each_of_two_waits…` |
 //! | `State::wake_by` AcqRel → Acquire            | `a_cancelled_park…`, `a_wake_before_during_or_after…`, both token models |
-//! | `State::wake_by` AcqRel → Release            | `of_two_wakers…`, `a_wake_before_during_or_after…` |
-//! | `State::commit_park` AcqRel → Acquire        | `of_two_wakers…`, `a_wake_before_during_or_after…` |
-//! | `State::commit_park` AcqRel → Release        | nothing: not needed (1) |
-//! | `State::take_wakes` Acquire → Relaxed        | `a_wake_before_during_or_after…` |
+//! | `State::wake_by` AcqRel → Release            | the same, `of_two_wakers…` |
+//! | `State::commit_park` Release → Relaxed       | the same, `each_of_two_waits…` |
+//! | `State::take_wakes`, load Acquire → Relaxed  | `a_wake_before_during_or_after…`, `each_of_two_waits…`, `wait::a_fiber_that_times_out…` |
+//! | `State::take_wakes`, `fetch_and` Acquire → Relaxed | `a_wake_before_during_or_after…`, `wait::a_fiber_that_times_out…` |
+//! | `State::take_wakes` does not keep what it heard | `a_wake_before_during_or_after…`, `each_of_two_waits…` |
 //! | `State::take_token` Acquire → Relaxed        | `a_fiber_that_takes_a_token…` |
 //! | `State::take_poll` Acquire → Relaxed         | `a_fiber_that_polls_again…` |
 //! | `State::complete` AcqRel → Acquire           | `a_dropped_handle…`, `a_waiter_comes_too_late…` |
 //! | `State::complete` AcqRel → Release           | `a_waiter_comes_too_late…`, `wait::an_owner_and_a_listed_waiter…` |
 //! | `State::complete` without its fence          | `a_dropped_handle…`, `whoever_sees_the_end…` |
 //! | `State::complete_empty` AcqRel → Acquire     | `who_waits_for_a_detached_fiber…` |
-//! | `State::complete_empty` AcqRel → Release     | nothing: not needed (2) |
+//! | `State::complete_empty` AcqRel → Release     | nothing: not needed (1) |
 //! | `State::announce_owner` AcqRel → either half | `a_waiter_comes_too_late…`, `wait::an_owner_and_a_listed_waiter…` |
 //! | `State::announce_waiter` Acquire → Relaxed   | `a_waiter_comes_too_late…`, `who_waits_for_a_detached_fiber…` |
 //! | `State::detach` AcqRel → either half         | `a_dropped_handle…`, `whoever_sees_the_end…` |
@@ -31,9 +34,8 @@
 //! | `ThreadProxy::take_token` Acquire → Relaxed  | `a_thread_that_takes_a_token…` |
 //! | `ThreadProxy::take_poll` Acquire → Relaxed   | `a_thread_that_takes_a_token…` |
 //!
-//! (1) A fiber that stayed awake takes its wakes itself, and acquires then; its
-//! worker reads nothing of the waker's. (2) Without a handle there is no owner in
-//! the block's place; the list has a lock.
+//! (1) Without a handle there is no owner in the block's place; the list has a lock.
+//! Not modelled: `ThreadProxy::{has_ended, set_ended}`, which are std's.
 //!
 //! That `detach` releases to the fence in `complete` is what `state` promises;
 //! nothing that a handle does today needs it.

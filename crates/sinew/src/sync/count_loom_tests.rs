@@ -1,5 +1,37 @@
 //! Models of what counts: `semaphore`, `sequencer`, `futex`, `wait_group` and
 //! `barrier`, with threads and tasks as waiters.
+//!
+//! Every ordering below was weakened once by hand; the model named caught it.
+//!
+//! | weakened                                         | caught by |
+//! |--------------------------------------------------|-----------|
+//! | `Semaphore::forget_permits` Acquire → Relaxed    | `who_takes_a_permit_sees…` |
+//! | `Semaphore::close` Release → Relaxed             | `who_is_refused_by_a_closed_semaphore…` |
+//! | `Semaphore::is_closed` Acquire → Relaxed         | `who_is_refused_by_a_closed_semaphore…` |
+//! | `Semaphore::try_take`, load Acquire → Relaxed    | `who_is_refused_by_a_closed_semaphore…` |
+//! | `Semaphore::try_take`, success Acquire → Relaxed | `who_takes_a_permit_sees…` |
+//! | `Semaphore::try_take`, failure Acquire → Relaxed | `who_is_refused_by_a_closed_semaphore…` |
+//! | `Semaphore::give` Release → Relaxed              | `who_takes_a_permit_sees…`, `who_takes_many_permits…` |
+//! | `Semaphore::give_slow` Release → Relaxed         | `who_takes_a_permit_that_others_in_line_have_left…` |
+//! | `Acquire::enlist` Acquire → Relaxed              | `who_takes_many_permits…` |
+//! | `Sequencer::get` Acquire → Relaxed               | all models of sequencer and futex |
+//! | `Sequencer::step` Release → Relaxed              | all models of sequencer and futex |
+//! | `Sequencer::wake_reached` Acquire → Relaxed      | `who_waits_sees_what_came_before_each_step`, `two_who_advance…` |
+//! | `SequencerWait::enlist_unless`, load Acquire → Relaxed | `the_waiter_at_the_last_token…`, `two_who_advance…` |
+//! | `SequencerWait::enlist_unless`, success Acquire → Relaxed | nothing: not needed (1) |
+//! | `SequencerWait::enlist_unless`, failure Acquire → Relaxed | `the_waiter_at_the_last_token…`, `two_who_advance…` |
+//! | `Futex::stop` Release → Relaxed                  | `a_stop_ends_a_wait…` |
+//! | `Futex::is_stopped` Acquire → Relaxed            | `a_stop_ends_a_wait…` |
+//! | `Group::is_done` Acquire → Relaxed               | `a_group_ends…` |
+//! | `Group::leave` AcqRel → either half              | `a_group_ends…` |
+//! | `Group::join`, load and failure Acquire → Relaxed | `a_group_ends…` |
+//! | `Group::join`, success Release → Relaxed         | nothing: not needed (2) |
+//! | `GroupWait::enlist` Acquire → Relaxed            | `a_group_ends…` |
+//!
+//! (1) Who sets the bit has to wait, and is ordered by its notification. (2) A
+//! read-modify-write carries on what others have released.
+//!
+//! A barrier has no atomics of its own.
 
 use super::loom_tests::{add_one, bounded, poll, threads};
 use super::{AcquireError, AcquireTimeoutError, Semaphore};

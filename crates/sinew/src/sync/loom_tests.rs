@@ -1,5 +1,30 @@
 //! Models of the locks: `mutex`, `fair_mutex` with its tickets, `rwlock` and
 //! `condvar`, with threads and tasks as waiters.
+//!
+//! Every ordering below was weakened once by hand; the model named caught it.
+//!
+//! | weakened                                      | caught by |
+//! |-----------------------------------------------|-----------|
+//! | `RawMutex::try_lock_as` Acquire → Relaxed     | `three_who_lock_a_mutex…` and the other models of the mutex |
+//! | `RawMutex::barge` Acquire → Relaxed           | the same |
+//! | `RawMutex::unlock` Release → Relaxed          | the same |
+//! | `RawMutex::unlock_slow` Release → Relaxed     | `three_who_lock_a_mutex…`, `who_was_woken_and_came_too_late…`, `a_dropped_lock_of_a_task…` |
+//! | `RawMutex::replace` Release → Relaxed         | the same |
+//! | `LockWait::enlist` Acquire → Relaxed          | `three_who_lock_a_mutex…` and the other models of the mutex |
+//! | `Turns::try_lock` Acquire → Relaxed           | `three_who_lock_a_fair_mutex…` and all models of tickets |
+//! | `Turns::unlock` Release → Relaxed             | the same |
+//! | `Turns::serve` Release → Relaxed              | all models of tickets |
+//! | `Turns::enter` Acquire → Relaxed              | `three_who_lock_a_fair_mutex…` and all models of tickets |
+//! | `Shares::try_take` Acquire → Relaxed          | all models of the `RwLock` |
+//! | `Shares::give_read` Release → Relaxed         | all models of the `RwLock` |
+//! | `Shares::give_write` Release → Relaxed        | all models of the `RwLock` |
+//! | `Shares::downgrade` Release → Relaxed         | `a_writer_that_becomes_a_reader…` |
+//! | `Shares::serve`, load Acquire → Relaxed       | `a_writer_comes_after_all_readers`, `a_writer_that_becomes_a_reader…` |
+//! | `Shares::serve`, addition Release → Relaxed   | `a_writer_comes_after_all_readers` |
+//! | `Share::enlist` Acquire → Relaxed             | all models of the `RwLock` |
+//!
+//! A condition variable has no atomics of its own. Priorities (`URGENT`, loans) are
+//! not modelled: threads and tasks lend nothing.
 
 use super::raw_mutex::{LockWait, RawMutex};
 use super::{Condvar, FairMutex, Mutex, RwLock, RwLockWriteGuard};

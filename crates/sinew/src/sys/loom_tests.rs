@@ -1,4 +1,13 @@
 //! Models of the lock, which other models replace by loom's own.
+//!
+//! Every ordering below was weakened once by hand; both models caught it.
+//!
+//! | weakened                                     |
+//! |----------------------------------------------|
+//! | `Lock::lock` Acquire → Relaxed               |
+//! | `Lock::lock_slow`, exchange Acquire → Relaxed |
+//! | `Lock::lock_slow`, swap Acquire → Relaxed    |
+//! | `Lock::unlock` Release → Relaxed             |
 
 use super::futex;
 use crate::primitive::model::Plain;

@@ -2,22 +2,25 @@
 //!
 //! Every ordering below was weakened once by hand; the model named caught it.
 //!
-//! | weakened                                 | caught by |
-//! |------------------------------------------|-----------|
-//! | `Claim::claim` AcqRel → Acquire          | `a_claim_is_won_once…`, `a_task_that_awaits…` |
-//! | `Claim::claim` AcqRel → Release          | nothing: not needed (1) |
-//! | `Claim::claim`, failure Acquire → Relaxed | `a_claim_is_won_once…` (2) |
-//! | `Claim::settle` Release → Relaxed        | `a_claim_is_won_once…` (2) |
-//! | `Claim::get` Acquire → Relaxed           | `a_claim_is_won_once…`, `a_task_that_awaits…` |
+//! | weakened                                  | caught by |
+//! |-------------------------------------------|-----------|
+//! | `Claim::decide` AcqRel → Acquire          | `a_claim_is_won_once…` (1) |
+//! | `Claim::decide` AcqRel → Release          | nothing: not needed (2) |
+//! | `Claim::decide`, failure Acquire → Relaxed | nothing: not needed (3) |
+//! | `Claim::settle` Release → Relaxed         | `a_claim_is_won_once…`, `a_task_that_awaits…` |
+//! | `Claim::get` Acquire → Relaxed            | `a_claim_is_won_once…`, `a_task_that_awaits…` |
+//! | `Claim::place` Acquire → Relaxed          | `a_claim_is_won_once…` (1) |
 //!
-//! (1) Nothing is published through the word of a wait that is still open: a
-//! waker gets at the waiter through a list's lock or a pool's queue. (2) Only by
-//! the model of the claim alone: in a whole wait the notification that follows
-//! (`State::notify`, `ThreadProxy::notify`) orders the same, and a loser reads
-//! nothing. What the waits need of the state word and the proxy is in the table
-//! of `fiber::loom_tests`.
+//! (1) Only by the model of the claim alone: in a whole wait the notification that
+//! follows (`State::notify`, `ThreadProxy::notify`) orders the same. (2) Nothing is
+//! published through the word of a wait that is still open: a waker gets at the
+//! waiter through a list's lock. (3) A loser reads nothing of the winner's; it takes
+//! the notification first. What the waits need of the state word and the proxy is in
+//! the table of `fiber::loom_tests`, operations and selects are in
+//! `wait::operation_loom_tests`.
 //!
-//! `Worker::wait` follows `wait_fiber`, whose switch cannot run in a model.
+//! `Worker::wait` follows `wait_fiber_timed`, whose switch cannot run in a model; a
+//! timer only nudges, and the wait gives up by leaving its list.
 
 use super::deadline::Deadline;
 use super::end::{forget_task, poll_end, wait_as_owner, wait_for_end, wake_joiners};

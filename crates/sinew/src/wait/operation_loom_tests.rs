@@ -1,5 +1,17 @@
 //! Models of operations: done on a thread, awaited by a task that may be dropped at
 //! any time, and as the arms of a select.
+//!
+//! The orderings are those of the claim and of the notification: see
+//! `wait::loom_tests` and `fiber::loom_tests`. Each step below was left out once by
+//! hand; the model named caught it.
+//!
+//! | left out                                            | caught by |
+//! |-----------------------------------------------------|-----------|
+//! | `Pending::drop` does not pass on                    | `a_task_that_is_dropped…` |
+//! | `Pending::poll` does not wait for the list's lock   | `a_task_that_changes_its_waker…` |
+//! | `Waiter::claim` of a select stores, compares nothing | all three of selects |
+//! | `Waiter::take_oneself` of a select does not claim   | all three of selects |
+//! | `Waiter::give_up` does not ask whether it left      | `an_operation_yields…`, `wait::a_thread_that_times_out…` |
 
 use super::deadline::Deadline;
 use super::node::{Node, Place, WaitList, Wakes};
