@@ -11,8 +11,8 @@ use crate::fiber::WaitReason;
 use crate::primitive::{AtomicU8, AtomicUsize, Ordering};
 use crate::sys::{Lock, LockGuard};
 use crate::task::safepoint;
+use crate::wait::look::look_again;
 use crate::wait::node::{Place, Wakes};
-use crate::wait::spin::spin_until;
 use crate::wait::{Deadline, Operation, WaitOutcome, WaitSpec, Waiter};
 use crate::wait::{perform, point, wait};
 use std::ops::{Deref, DerefMut};
@@ -123,10 +123,55 @@ impl<T> Chan<T> {
         }
     }
 
+    /// Puts a message into the buffer, if there is room and nobody is to be told
+    /// of it; else hands it back. Most sends are this, without what others need.
+    #[inline]
+    fn put_quietly(&self, message: T) -> Result<(), T> {
+        let mut state = self.state.lock();
+        if !state.may_put_quietly() {
+            return Err(message);
+        }
+        state.buffer.push_back(message);
+        let room = if state.has_room() { CAN_SEND } else { 0 };
+        // Relaxed: as when a `StateGuard` is dropped.
+        self.ready.store(CAN_RECV | room, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Takes a message out of the buffer, if there is one and nobody is to be
+    /// told of the room. Most receives are this.
+    #[inline]
+    pub(super) fn take_quietly(&self) -> Option<T> {
+        let mut state = self.state.lock();
+        if !state.may_take_quietly() {
+            return None;
+        }
+        let message = state.buffer.pop_front()?;
+        let more = if state.len() > 0 || state.closed {
+            CAN_RECV
+        } else {
+            0
+        };
+        let room = if state.has_room() || state.closed {
+            CAN_SEND
+        } else {
+            0
+        };
+        // Relaxed: as when a `StateGuard` is dropped.
+        self.ready.store(more | room, Ordering::Relaxed);
+        Some(message)
+    }
+
     #[inline]
     pub(crate) fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
+        match self.put_quietly(message) {
+            Ok(()) => Ok(()),
+            Err(message) => self.try_send_slow(message),
+        }
+    }
+
+    fn try_send_slow(&self, message: T) -> Result<(), TrySendError<T>> {
         let mut state = self.lock();
-        // The common cases, without what the others need.
         if let Some((seat, wakeup)) = state.claim_receiver() {
             // SAFETY: claimed by us, and we hold the lock.
             state.give(unsafe { seat.as_ref() }, message);
@@ -147,7 +192,14 @@ impl<T> Chan<T> {
         Ok(())
     }
 
+    #[inline]
     pub(crate) fn try_recv(&self, at: At) -> Result<T, TryRecvError> {
+        if !self.may_be_ready(true) {
+            return Err(TryRecvError::Empty);
+        }
+        if let Some(message) = self.take_quietly() {
+            return Ok(message);
+        }
         match Receiving::new(self, at).attempt() {
             Some(Ok(message)) => Ok(message),
             Some(Err(Disconnected)) => Err(TryRecvError::Disconnected),
@@ -186,7 +238,13 @@ impl<T> Chan<T> {
         deadline: Option<Deadline>,
         at: At,
     ) -> Result<(), SendTimeoutError<T>> {
-        spin_until(|| self.may_be_ready(false));
+        let mut message = message;
+        if look_again(|| self.may_be_ready(false)) {
+            match self.put_quietly(message) {
+                Ok(()) => return Ok(()),
+                Err(back) => message = back,
+            }
+        }
         let operation = Sending::new(self, message);
         let spec = WaitSpec::new(WaitReason::Send, at)
             .deadline(deadline)
@@ -202,10 +260,24 @@ impl<T> Chan<T> {
     /// Waits for a message.
     #[inline]
     pub(crate) fn recv(&self, deadline: Option<Deadline>, at: At) -> Result<T, RecvTimeoutError> {
-        // Without capacity the sender looks out for us, so we stand in line.
-        if self.capacity > 0 && !self.may_be_ready(true) {
-            spin_until(|| self.may_be_ready(true));
+        if point::check().is_err() {
+            return Err(RecvTimeoutError::Cancelled);
         }
+        let ready = self.may_be_ready(true);
+        // Without capacity the sender looks out for us, so we stand in line.
+        if ready || self.capacity > 0 && look_again(|| self.may_be_ready(true)) {
+            if let Some(message) = self.take_quietly() {
+                if ready {
+                    // A loop of receives that need not wait lets others run, too.
+                    safepoint();
+                }
+                return Ok(message);
+            }
+        }
+        self.recv_slow(deadline, at)
+    }
+
+    fn recv_slow(&self, deadline: Option<Deadline>, at: At) -> Result<T, RecvTimeoutError> {
         let spec = WaitSpec::new(WaitReason::Recv, at)
             .deadline(deadline)
             .cancellable();

@@ -94,6 +94,7 @@ impl<T> State<T> {
     }
 
     /// How many messages can be received without waiting.
+    #[inline]
     pub(super) fn len(&self) -> usize {
         self.buffer.len() - self.out_promised
     }
@@ -106,6 +107,23 @@ impl<T> State<T> {
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         !self.has_room()
+    }
+
+    /// Whether a message would go into the buffer, and nobody be told of it.
+    #[inline]
+    pub(super) fn may_put_quietly(&self) -> bool {
+        self.has_room()
+            && self.receivers.is_empty()
+            && self.recv_watchers.is_empty()
+            && !self.closed
+    }
+
+    /// Whether there is a message in the buffer, and nobody is told if it goes.
+    #[inline]
+    pub(super) fn may_take_quietly(&self) -> bool {
+        self.buffer.len() > self.out_promised
+            && self.senders.is_empty()
+            && self.send_watchers.is_empty()
     }
 
     /// Whether a receive would not wait; `me` is a select that must not deal

@@ -22,6 +22,7 @@
 //! of a queue; the entry it leaves behind is stale, and its reference keeps the
 //! block until the entry is popped.
 
+use super::patience::Patience;
 use super::priority::Priority;
 use super::reason::WaitReason;
 use super::slot::{Slot, SlotTable};
@@ -116,6 +117,8 @@ struct Head {
     has_context: Cell<bool>,
     entry_merged: Cell<bool>,
     heard: Heard,
+    /// Whether it pays to look again before a wait; for the owner.
+    patience: Patience,
     loans: AtomicU8,
     timer_armed: Cell<bool>,
     no_suspend: Cell<u16>,
@@ -188,6 +191,7 @@ impl Block {
         head.has_context.set(false);
         head.entry_merged.set(false);
         head.heard.reset();
+        head.patience.reset();
         head.loans.store(0, Ordering::Relaxed);
         head.timer_armed.set(false);
         head.no_suspend.set(0);
@@ -367,6 +371,10 @@ impl Block {
         self.head.claimed.load(Ordering::Relaxed)
     }
 
+    pub(crate) fn patience(&self) -> &Patience {
+        &self.head.patience
+    }
+
     /// The last notification it has heard of; for the owner.
     pub(crate) fn heard(&self) -> &Heard {
         &self.head.heard
@@ -540,6 +548,7 @@ impl Block {
                 has_context: Cell::new(false),
                 entry_merged: Cell::new(false),
                 heard: Heard::new(),
+                patience: Patience::new(),
                 loans: AtomicU8::new(0),
                 timer_armed: Cell::new(false),
                 no_suspend: Cell::new(0),

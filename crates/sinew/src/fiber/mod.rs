@@ -5,6 +5,7 @@
 
 mod block;
 mod id;
+mod patience;
 mod priority;
 mod proxy;
 mod reason;

@@ -14,7 +14,7 @@ use crate::sched::{current, submit};
 use crate::stack::overflow::AltStack;
 use crate::stack::{PoolConfig, StackPool};
 use crate::sys::Lock;
-use crate::sys::{cpu, process};
+use crate::sys::{cpu, fences, process};
 use crate::util::list::List;
 use crate::wait::Deadline;
 use crate::worker::monitor::{self, MonitorSettings};
@@ -103,6 +103,7 @@ impl Runtime {
     pub(super) fn start(config: Config) -> io::Result<Self> {
         process::assert_not_forked();
         process::watch_forks();
+        fences::register();
         overflow::install()?;
         let several = config.workers > 1;
         let deques: Vec<Deques> = (0..config.workers).map(|_| Deques::new()).collect();

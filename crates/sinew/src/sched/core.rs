@@ -46,6 +46,7 @@ pub(crate) struct Core {
     remote: NonNull<Remote>,
     index: usize,
     several: bool,
+    looks_again: bool,
     pub(crate) current: Cell<*const Block>,
     /// Runs before the queues, if it may.
     run_next: Cell<Option<Entry>>,
@@ -139,6 +140,7 @@ impl Core {
             remote: NonNull::from(&*shared.remotes[index]),
             index,
             several: shared.several_workers(),
+            looks_again: !shared.settings.strict_order && !shared.clock.stands(),
             current: Cell::new(ptr::null()),
             run_next: Cell::new(None),
             in_a_row: Cell::new(0),
@@ -186,6 +188,11 @@ impl Core {
 
     pub(crate) fn several(&self) -> bool {
         self.several
+    }
+
+    /// Whether fibers may let others run before they wait (`wait::look`).
+    pub(crate) fn looks_again(&self) -> bool {
+        self.looks_again
     }
 
     #[inline]

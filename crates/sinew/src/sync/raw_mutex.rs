@@ -22,7 +22,11 @@
 //! Priorities: the word has the holder's at the time it took the lock. A waiter
 //! that is more urgent lends (`wait::lend`), and sets `URGENT`, which sends who
 //! gives the lock back, and who takes it next, to the lock of the line: the one
-//! to repay, the other to borrow from those who still wait.
+//! to repay, the other to borrow from those who still wait. Who takes it and is
+//! less urgent than most fibers are looks into the line in any case. So among
+//! fibers of the usual priority nobody does: with a bit that was also set by a
+//! waiter that found the lock free, and stayed while there was a line, each lock
+//! of 100 fibers on two workers took 290 instead of 40 ns.
 //!
 //! Invariant 1: `WAITERS` is set while the line is not empty.
 //! Invariant 2 (on its way): `WOKEN` is set by who wakes a waiter, and cleared by
@@ -30,6 +34,9 @@
 //! (which finds the lock held), or when its future is dropped.
 //! Invariant 3: the lock is free, and somebody stands in line, only while
 //! `WOKEN` is set or the lock of the line is held.
+//! Invariant 4 (urgent): `URGENT` is set while a loan is made, and while somebody
+//! stands in line whose priority is above [`USUAL`]; it is cleared, and loans are
+//! made, under the lock of the line.
 
 use crate::fiber::{Block, Priority, WaitReason};
 use crate::primitive::{AtomicUsize, MODELLED, Ordering, const_fn};
@@ -47,12 +54,15 @@ const LOCKED: usize = 1 << 0;
 const WAITERS: usize = 1 << 1;
 /// Somebody was woken to try.
 const WOKEN: usize = 1 << 2;
-/// Somebody in line is more urgent than a holder was.
+/// Somebody in line is more urgent than the holder, or than most (invariant 4).
 const URGENT: usize = 1 << 3;
 const PRIORITY_SHIFT: u32 = 4;
 const PRIORITY: usize = 3 << PRIORITY_SHIFT;
 /// What is left is the address of a block, which is aligned to 64 bytes.
 const HOLDER: usize = !63;
+
+/// The priority that most fibers have.
+const USUAL: usize = Priority::Normal as usize;
 
 /// How often a waiter comes too late before it is handed the lock.
 const PATIENCE: u32 = if MODELLED { 1 } else { 8 };
@@ -151,7 +161,8 @@ impl RawMutex {
                 .compare_exchange_weak(now, next, Ordering::Acquire, Ordering::Relaxed)
             {
                 Ok(_) => {
-                    if now & URGENT != 0 {
+                    let in_line = now & (WAITERS | WOKEN) != 0;
+                    if now & URGENT != 0 || in_line && priority_in(holder) < USUAL {
                         self.borrow();
                     }
                     return true;
@@ -287,7 +298,10 @@ impl RawMutex {
                 unsafe { wakes.add(&place.node, wakeup) };
                 let waiters = if line.places.is_empty() { 0 } else { WAITERS };
                 self.replace(|now| now & (WOKEN | URGENT) | waiters | holder | LOCKED);
-                self.borrow_in(line);
+                let urgent = self.word.load(Ordering::Relaxed) & URGENT != 0;
+                if urgent || priority_in(holder) < USUAL {
+                    self.borrow_in(line);
+                }
                 return;
             }
         }
@@ -316,16 +330,19 @@ impl RawMutex {
 
     /// Lends the priority of `from`, which stands in line, to the holder.
     fn lend(&self, from: &Block) {
-        let now = self.word.load(Ordering::Relaxed);
         let urgency = from.priority() as usize;
-        if urgency <= (now & PRIORITY) >> PRIORITY_SHIFT && now & URGENT == 0 {
+        let now = self.word.load(Ordering::Relaxed);
+        // Of a lock that is free the next holder is not known: if it is less
+        // urgent than most it looks into the line by itself.
+        let above_holder = now & LOCKED != 0 && urgency > priority_in(now);
+        if !above_holder && (urgency <= USUAL || now & URGENT != 0) {
             return;
         }
         let mut line = self.line.lock();
         // With the lock of the line, and `URGENT` set, the holder stays.
         let now = self.word.fetch_or(URGENT, Ordering::Relaxed);
         let holder = (now & HOLDER) as *const Block;
-        if now & LOCKED != 0 && !holder.is_null() && urgency > (now & PRIORITY) >> PRIORITY_SHIFT {
+        if now & LOCKED != 0 && !holder.is_null() && urgency > priority_in(now) {
             line.loan.lend(from, holder);
         }
     }
@@ -337,11 +354,11 @@ impl RawMutex {
     }
 
     fn borrow_in(&self, line: &mut Line) {
-        let now = self.word.load(Ordering::Relaxed);
+        // Before anybody is lent to: from here on the holder stays.
+        let now = self.word.fetch_or(URGENT, Ordering::Relaxed);
+        let held = now & LOCKED != 0;
         let holder = (now & HOLDER) as *const Block;
-        if now & URGENT == 0 || holder.is_null() {
-            return;
-        }
+        let mut urgent = false;
         let Line { places, loan } = line;
         places.for_each(|place| {
             // SAFETY: linked, and we hold the lock.
@@ -349,11 +366,22 @@ impl RawMutex {
             let Some(from) = waiter.fiber() else { return };
             // SAFETY: a fiber that stands in line is alive.
             let from = unsafe { from.as_ref() };
-            if from.priority() as usize > (now & PRIORITY) >> PRIORITY_SHIFT {
+            let urgency = from.priority() as usize;
+            urgent |= urgency > USUAL;
+            if held && !holder.is_null() && urgency > priority_in(now) {
                 loan.lend(from, holder);
             }
         });
+        if !urgent && loan.is_none() {
+            // Invariant 4: who becomes more urgent later lends by itself.
+            self.word.fetch_and(!URGENT, Ordering::Relaxed);
+        }
     }
+}
+
+/// The priority of the holder that a word tells of.
+fn priority_in(word: usize) -> usize {
+    (word & PRIORITY) >> PRIORITY_SHIFT
 }
 
 /// Wakes the first in line, to try; false if the line is empty.
@@ -427,7 +455,9 @@ unsafe impl Operation for LockWait<'_> {
                 .compare_exchange_weak(now, next, Ordering::Acquire, Ordering::Relaxed)
             {
                 Ok(_) if now & LOCKED == 0 => {
-                    raw.borrow_in(&mut line);
+                    if now & URGENT != 0 || priority_in(holder) < USUAL {
+                        raw.borrow_in(&mut line);
+                    }
                     return Enlisted::Done(());
                 }
                 Ok(_) => break,

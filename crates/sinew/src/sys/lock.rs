@@ -2,36 +2,53 @@
 //!
 //! No user code ever runs while one is held (`docs/soundness.md`), so it is held
 //! for nanoseconds and a panic cannot leave a change half done: there is no
-//! poisoning. That is what it has over std's, which looks at the thread's panic
-//! count twice: taken and given back 15 instead of 12 ns on the path of every
-//! message.
+//! poisoning, and nobody looks at the thread's panic count.
 //!
-//! | word        | meaning                          |
-//! |-------------|----------------------------------|
-//! | `FREE`      | nobody has it                    |
-//! | `HELD`      | somebody has it                  |
-//! | `CONTENDED` | and somebody may sleep for it    |
+//! Giving it back is a plain store, not a read-modify-write (6 ns of the 12). So
+//! the word cannot tell whether somebody sleeps for it: that is counted apart, in
+//! a table for all locks, since the lock may be gone with what it is part of as
+//! soon as it is given back. Who gives it back looks there, after a fence that
+//! costs nothing (`sys::fences`): who is about to sleep pays for it.
 //!
-//! Invariant: whoever sleeps has seen `CONTENDED` in the word, or put it there;
-//! whoever takes `CONTENDED` away by giving the lock back wakes one sleeper, who
-//! puts it there again before it sleeps or goes on.
+//! Invariant (no sleep is missed): who sleeps is counted first, then fences, then
+//! looks whether the lock is held (in the kernel, which looks and puts it to sleep
+//! in one step). Who gives it back stores, fences, and looks at the count. So
+//! either the sleeper sees that it is free, or whoever gives it back sees the
+//! sleeper and wakes one. While anybody sleeps each one that gives it back does.
 
-use super::futex;
+use super::{fences, futex};
 use crate::primitive::{AtomicU32, MODELLED, Ordering, const_fn};
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
+use std::time::Duration;
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
-const CONTENDED: u32 = 2;
 
 /// How often to look before sleeping: longer than any critical section takes if
 /// its thread runs. In a model each look is a step.
 const SPINS: u32 = if MODELLED { 1 } else { 100 };
 
+/// How long to sleep at most if the kernel does not fence for us any more.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// How many sleep, or are about to, for the locks whose addresses fall together.
+/// A thread that shares its entry with another lock's sleeper makes system calls
+/// in vain, for as long.
+#[cfg(not(loom))]
+static SLEEPERS: [Sleepers; 64] = [const { Sleepers(AtomicU32::new(0)) }; 64];
+
+/// One entry, on a cache line of its own.
+#[cfg(not(loom))]
+#[repr(align(64))]
+struct Sleepers(AtomicU32);
+
 /// See the module header.
 pub(crate) struct Lock<T> {
     word: AtomicU32,
+    /// Statics cannot be loom's: a model has the count here.
+    #[cfg(loom)]
+    sleepers: AtomicU32,
     /// Touched by who has the lock.
     value: UnsafeCell<T>,
 }
@@ -50,6 +67,8 @@ impl<T> Lock<T> {
         pub(crate) const fn new(value: T) -> Self {
             Self {
                 word: AtomicU32::new(FREE),
+                #[cfg(loom)]
+                sleepers: AtomicU32::new(0),
                 value: UnsafeCell::new(value),
             }
         }
@@ -57,56 +76,71 @@ impl<T> Lock<T> {
 
     #[inline]
     pub(crate) fn lock(&self) -> LockGuard<'_, T> {
-        // Acquire: what the former holder did comes before; pairs with the
-        // Release in `unlock`.
-        if self
-            .word
-            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
-        {
+        if !self.try_take() {
             self.lock_slow();
         }
         LockGuard { lock: self }
+    }
+
+    #[inline]
+    fn try_take(&self) -> bool {
+        // Acquire: what the former holder did comes before; pairs with the
+        // Release in `unlock`.
+        self.word
+            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
     }
 
     #[cold]
     fn lock_slow(&self) {
         for _ in 0..SPINS {
             std::hint::spin_loop();
-            // Relaxed: a look; taking it is below.
-            match self.word.load(Ordering::Relaxed) {
-                FREE => {
-                    // Acquire: as in `lock`.
-                    let taken = self.word.compare_exchange(
-                        FREE,
-                        HELD,
-                        Ordering::Acquire,
-                        Ordering::Relaxed,
-                    );
-                    if taken.is_ok() {
-                        return;
-                    }
-                }
-                CONTENDED => break, // others sleep already
-                _ => {}
+            // Relaxed: a look; taking it is what counts.
+            if self.word.load(Ordering::Relaxed) == FREE && self.try_take() {
+                return;
             }
         }
-        // Acquire: as in `lock`. Taken or not, the word says that somebody may
-        // sleep: if we take it that costs one needless wake-up.
-        while self.word.swap(CONTENDED, Ordering::Acquire) != FREE {
-            futex::wait(&self.word, CONTENDED, None);
+        let sleepers = self.sleepers();
+        // Relaxed: ordered by the fence; pairs with the one in `unlock`.
+        sleepers.fetch_add(1, Ordering::Relaxed);
+        let limit = if fences::heavy() {
+            None
+        } else {
+            Some(LOOK_AGAIN)
+        };
+        while !self.try_take() {
+            futex::wait(&self.word, HELD, limit);
         }
+        // Relaxed: one who sees it too late makes a system call in vain.
+        sleepers.fetch_sub(1, Ordering::Relaxed);
     }
 
     #[inline]
     fn unlock(&self) {
         let word: *const AtomicU32 = &self.word;
-        // Release: the next holder sees what we did; pairs with `lock`. After
-        // that the lock may be gone with what it is part of: only its address
-        // is used.
-        if self.word.swap(FREE, Ordering::Release) == CONTENDED {
-            futex::wake_one(word);
+        let sleepers = self.sleepers();
+        // Release: the next holder sees what we did; pairs with `try_take`. After
+        // that the lock may be gone: only its address is used.
+        self.word.store(FREE, Ordering::Release);
+        // Pairs with the one in `lock_slow`.
+        fences::light();
+        // Relaxed: ordered by the fence.
+        if sleepers.load(Ordering::Relaxed) > 0 {
+            wake(word);
         }
+    }
+
+    #[cfg(not(loom))]
+    #[inline]
+    fn sleepers(&self) -> &'static AtomicU32 {
+        // Locks are parts of larger things: what differs is above their alignment.
+        let address = &raw const self.word as usize;
+        &SLEEPERS[(address >> 6 ^ address >> 12) % SLEEPERS.len()].0
+    }
+
+    #[cfg(loom)]
+    fn sleepers(&self) -> &AtomicU32 {
+        &self.sleepers
     }
 
     /// The value, for its only owner.
@@ -119,6 +153,11 @@ impl<T> std::fmt::Debug for Lock<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Lock")
     }
+}
+
+#[cold]
+fn wake(word: *const AtomicU32) {
+    futex::wake_one(word);
 }
 
 /// The right to the value; gives the lock back when dropped.

@@ -9,7 +9,7 @@
 //! | `Lock::lock_slow`, swap Acquire → Relaxed    |
 //! | `Lock::unlock` Release → Relaxed             |
 
-use super::futex;
+use super::{fences, futex};
 use crate::primitive::model::Plain;
 use loom::model::Builder;
 use loom::sync::Arc;

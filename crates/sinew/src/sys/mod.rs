@@ -1,14 +1,15 @@
 //! The seam to the operating system: every system call the runtime makes.
 //!
 //! What a port must provide: anonymous memory with guards ([`map`]), a fault
-//! handler on an alternate stack ([`segv`]), a word to sleep on ([`futex`]; `lock` is made
-//! of it), CPU affinity ([`cpu`]) and word of a fork ([`process`]). Linux is the one
+//! handler on an alternate stack ([`segv`]), a word to sleep on ([`futex`]), fences
+//! for all threads at once ([`fences`]; `lock` is made of both), CPU affinity ([`cpu`]) and word of a fork ([`process`]). Linux is the one
 //! system this was run on.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("sinew runs on Linux (x86_64 and aarch64) only");
 
 pub(crate) mod cpu;
+pub(crate) mod fences;
 #[cfg(not(loom))]
 pub(crate) mod futex;
 #[cfg(not(loom))]

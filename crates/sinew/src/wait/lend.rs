@@ -29,6 +29,10 @@ impl Loan {
         Self(None)
     }
 
+    pub(crate) fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// Lends the priority of `from` to the fiber at `holder`.
     pub(crate) fn lend(&mut self, from: &Block, holder: *const Block) {
         if self.0.is_none() {

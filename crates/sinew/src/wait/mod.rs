@@ -28,13 +28,13 @@
 pub(crate) mod deadline;
 pub(crate) mod end;
 pub(crate) mod lend;
+pub(crate) mod look;
 pub(crate) mod node;
 pub(crate) mod operation;
 pub(crate) mod outcome;
 pub(crate) mod pending;
 pub(crate) mod point;
 pub(crate) mod select;
-pub(crate) mod spin;
 pub(crate) mod waiter;
 
 #[cfg(all(test, loom))]
