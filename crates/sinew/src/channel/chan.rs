@@ -22,12 +22,15 @@ use std::panic::Location;
 pub(crate) type At = &'static Location<'static>;
 
 /// What all handles of one channel share.
+///
+/// In order: what every send and receive touches is on one cache line.
+#[repr(C, align(64))]
 pub(crate) struct Chan<T> {
-    state: Lock<State<T>>,
     /// Whether a receive, or a send, would not wait; written by who has had the
     /// lock, before it gives it back. So who comes later in time, by any edge,
     /// sees what it left, and need not take the lock to find nothing.
     ready: AtomicU8,
+    state: Lock<State<T>>,
     /// Handles; whoever drops the last of a side disconnects.
     senders: AtomicUsize,
     receivers: AtomicUsize,
@@ -128,13 +131,8 @@ impl<T> Chan<T> {
     #[inline]
     fn put_quietly(&self, message: T) -> Result<(), T> {
         let mut state = self.state.lock();
-        if !state.may_put_quietly() {
-            return Err(message);
-        }
-        state.buffer.push_back(message);
-        let room = if state.has_room() { CAN_SEND } else { 0 };
-        // Relaxed: as when a `StateGuard` is dropped.
-        self.ready.store(CAN_RECV | room, Ordering::Relaxed);
+        let more_room = state.put_quietly(message)?;
+        self.say(true, more_room);
         Ok(())
     }
 
@@ -143,23 +141,15 @@ impl<T> Chan<T> {
     #[inline]
     pub(super) fn take_quietly(&self) -> Option<T> {
         let mut state = self.state.lock();
-        if !state.may_take_quietly() {
-            return None;
-        }
-        let message = state.buffer.pop_front()?;
-        let more = if state.len() > 0 || state.closed {
-            CAN_RECV
-        } else {
-            0
-        };
-        let room = if state.has_room() || state.closed {
-            CAN_SEND
-        } else {
-            0
-        };
-        // Relaxed: as when a `StateGuard` is dropped.
-        self.ready.store(more | room, Ordering::Relaxed);
+        let (message, more) = state.take_quietly()?;
+        self.say(more, true);
         Some(message)
+    }
+
+    /// Says what would not wait; the caller has the lock.
+    #[inline]
+    fn say(&self, recv: bool, send: bool) {
+        say(&self.ready, recv, send);
     }
 
     #[inline]
@@ -341,19 +331,19 @@ impl<T> DerefMut for StateGuard<'_, T> {
 impl<T> Drop for StateGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        let recv = if self.state.is_ready(true) {
-            CAN_RECV
-        } else {
-            0
-        };
-        let send = if self.state.is_ready(false) {
-            CAN_SEND
-        } else {
-            0
-        };
-        // Relaxed: ordered by the lock, which is given back after this.
-        self.ready.store(recv | send, Ordering::Relaxed);
+        self.state.settle();
+        let (recv, send) = (self.state.is_ready(true), self.state.is_ready(false));
+        say(self.ready, recv, send);
     }
+}
+
+/// Leaves word of what would not wait; the caller has the lock.
+#[inline]
+fn say(ready: &AtomicU8, recv: bool, send: bool) {
+    let recv = if recv { CAN_RECV } else { 0 };
+    let send = if send { CAN_SEND } else { 0 };
+    // Relaxed: ordered by the lock, which is given back after this.
+    ready.store(recv | send, Ordering::Relaxed);
 }
 
 /// More handles than can exist: they would have to be leaked, one by one.

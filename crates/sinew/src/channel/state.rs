@@ -52,13 +52,21 @@ pub(super) enum Found<T> {
 }
 
 /// What the lock guards.
+///
+/// What most sends and receives need is first, on the cache line of the lock.
+#[repr(C)]
 pub(super) struct State<T> {
     pub(super) buffer: VecDeque<T>,
     /// 0: rendezvous; `usize::MAX`: unbounded.
     pub(super) capacity: usize,
+    /// Whether a message may go into the buffer, or out of it, with nobody to be
+    /// told and nothing promised; said anew by whoever may have changed that, see
+    /// [`settle`](Self::settle).
+    quiet_in: bool,
+    quiet_out: bool,
+    pub(super) closed: bool,
     pub(super) out_promised: usize,
     pub(super) slots_promised: usize,
-    pub(super) closed: bool,
     pub(super) matches: u64,
     pub(super) receivers: WaitList<Seat<T>>,
     pub(super) senders: WaitList<Seat<T>>,
@@ -80,9 +88,11 @@ impl<T> State<T> {
                 capacity.min(ALLOCATED)
             }),
             capacity,
+            quiet_in: true,
+            quiet_out: true,
+            closed: false,
             out_promised: 0,
             slots_promised: 0,
-            closed: false,
             matches: 0,
             receivers: WaitList::new(),
             senders: WaitList::new(),
@@ -109,21 +119,39 @@ impl<T> State<T> {
         !self.has_room()
     }
 
-    /// Whether a message would go into the buffer, and nobody be told of it.
+    /// Puts a message into the buffer if there is room and nobody is to be told;
+    /// then says whether there is more room.
     #[inline]
-    pub(super) fn may_put_quietly(&self) -> bool {
-        self.has_room()
-            && self.receivers.is_empty()
-            && self.recv_watchers.is_empty()
-            && !self.closed
+    pub(super) fn put_quietly(&mut self, message: T) -> Result<bool, T> {
+        if !self.quiet_in || self.buffer.len() >= self.capacity {
+            return Err(message);
+        }
+        self.buffer.push_back(message);
+        Ok(self.buffer.len() < self.capacity)
     }
 
-    /// Whether there is a message in the buffer, and nobody is told if it goes.
+    /// Takes a message out of the buffer if there is one and nobody is to be told;
+    /// also says whether there are more.
     #[inline]
-    pub(super) fn may_take_quietly(&self) -> bool {
-        self.buffer.len() > self.out_promised
-            && self.senders.is_empty()
+    pub(super) fn take_quietly(&mut self) -> Option<(T, bool)> {
+        if !self.quiet_out {
+            return None;
+        }
+        let message = self.buffer.pop_front()?;
+        Some((message, !self.buffer.is_empty()))
+    }
+
+    /// Says what may be done quietly from now on; before the lock is given back.
+    #[inline]
+    pub(super) fn settle(&mut self) {
+        self.quiet_in = self.receivers.is_empty()
+            && self.recv_watchers.is_empty()
+            && self.slots_promised == 0
+            && !self.closed;
+        self.quiet_out = self.senders.is_empty()
             && self.send_watchers.is_empty()
+            && self.out_promised == 0
+            && !self.closed;
     }
 
     /// Whether a receive would not wait; `me` is a select that must not deal

@@ -318,6 +318,14 @@ impl State {
         }
     }
 
+    /// Whether a wake has come; for the running fiber itself, which takes it.
+    #[inline]
+    pub(crate) fn is_woken(&self, heard: &Heard) -> bool {
+        // Relaxed: a look.
+        let seen = self.0.load(Ordering::Relaxed);
+        seen & NUDGE != 0 || heard.is_behind(seen)
+    }
+
     /// Takes the wakes that came; called by the running fiber itself.
     #[inline]
     pub(crate) fn take_wakes(&self, heard: &Heard) -> Wakes {

@@ -47,6 +47,7 @@ pub(crate) struct Core {
     index: usize,
     several: bool,
     looks_again: bool,
+    may_spin: bool,
     pub(crate) current: Cell<*const Block>,
     /// Runs before the queues, if it may.
     run_next: Cell<Option<Entry>>,
@@ -140,6 +141,9 @@ impl Core {
             remote: NonNull::from(&*shared.remotes[index]),
             index,
             several: shared.several_workers(),
+            may_spin: shared.can_look_out
+                && !shared.settings.strict_order
+                && !shared.clock.stands(),
             looks_again: !shared.settings.strict_order && !shared.clock.stands(),
             current: Cell::new(ptr::null()),
             run_next: Cell::new(None),
@@ -193,6 +197,11 @@ impl Core {
     /// Whether fibers may let others run before they wait (`wait::look`).
     pub(crate) fn looks_again(&self) -> bool {
         self.looks_again
+    }
+
+    /// The same while nobody else is ready here: there are other CPUs.
+    pub(crate) fn may_spin(&self) -> bool {
+        self.may_spin
     }
 
     #[inline]
@@ -438,6 +447,13 @@ impl Core {
     pub(crate) fn ready(&self) -> usize {
         let next = usize::from(self.run_next.get().is_some());
         self.queues(|queues| queues.ready.len() + queues.deques.len()) + next
+    }
+
+    /// Whether there are any.
+    #[inline]
+    pub(crate) fn has_ready(&self) -> bool {
+        self.run_next.get().is_some()
+            || self.queues(|queues| (queues.ready.ready() | queues.deques.maybe()) != 0)
     }
 
     /// The load: live started fibers + 8 × ready ones.

@@ -5,7 +5,9 @@
 //! half a µs and more. So a fiber first lets others run: on the same worker those
 //! who are to make what it wants, who then find nobody in line and have nobody to
 //! wake. If no other fiber is ready here, but there are several CPUs, it spins
-//! for as long as another worker takes to answer, some µs.
+//! for as long as another worker takes to answer, some µs; also when it stands in
+//! line already ([`woken_soon`]): who wakes it then finds it running, and has only
+//! to change its state word.
 //!
 //! That is lost time if the wait is a long one. So each fiber learns whether it
 //! is worth it: see
@@ -46,7 +48,7 @@ pub(crate) fn look_again(ready: impl Fn() -> bool) -> bool {
     if !core.looks_again() {
         return false;
     }
-    if core.several() || core.ready() == 0 {
+    if core.several() || !core.has_ready() {
         return look_for_long(block, ready);
     }
     // SAFETY: it runs here, may wait, and we hold nothing of the runtime's.
@@ -73,7 +75,7 @@ fn look_for_long(block: NonNull<Block>, ready: impl Fn() -> bool) -> bool {
             }
             continue;
         }
-        if !core.shared().can_look_out {
+        if !core.may_spin() {
             return false;
         }
         for _ in 0..SPINS {
@@ -88,6 +90,33 @@ fn look_for_long(block: NonNull<Block>, ready: impl Fn() -> bool) -> bool {
     false
 }
 
+/// Looks whether this fiber, which stands in line and is about to leave its
+/// stack, is woken soon by another thread.
+#[inline]
+pub(super) fn woken_soon(fiber: &Block) -> bool {
+    // SAFETY: a fiber runs here, so this thread has a live core; we do not switch.
+    let core = unsafe { &*current::core() };
+    core.may_spin() && !others_are_ready(core) && fiber.patience().looks() && spin(fiber, core)
+}
+
+#[cold]
+fn spin(fiber: &Block, core: &Core) -> bool {
+    for _ in 0..ROUNDS {
+        for _ in 0..SPINS {
+            std::hint::spin_loop();
+            if fiber.state().is_woken(fiber.heard()) {
+                fiber.patience().learn(true);
+                return true;
+            }
+        }
+        if others_are_ready(core) {
+            return false;
+        }
+    }
+    fiber.patience().learn(false);
+    false
+}
+
 fn others_are_ready(core: &Core) -> bool {
-    core.ready() > 0 || !core.remote().inbox.is_empty()
+    core.has_ready() || !core.remote().inbox.is_empty()
 }

@@ -16,6 +16,7 @@
 //! arms each comes before the other with equal chance.
 
 use super::deadline::Deadline;
+use super::look::look_again;
 use super::node::fire_tasks;
 use super::operation::{Enlisted, Operation};
 use super::outcome::WaitOutcome;
@@ -210,10 +211,21 @@ pub(crate) fn select(arms: &[ArmRef<'_>], spec: &SelectSpec) -> Selected {
         let _told = point::check();
         return tell(arms, told);
     }
+    let mut looked = false;
     loop {
         let order = Order::new(arms.len(), spec.biased);
-        if let Some(index) = order.clone().find(|&index| arms[index].0.attempt()) {
-            return Selected::Arm(index);
+        let done = Cell::new(None);
+        let attempt = || {
+            done.set(order.clone().find(|&index| arms[index].0.attempt()));
+            done.get().is_some()
+        };
+        let mut ready = attempt();
+        if !ready && !looked && spec.patience == Patience::Until(None) {
+            looked = true;
+            ready = look_again(attempt);
+        }
+        if ready {
+            return Selected::Arm(done.get().expect("it is set by who found it"));
         }
         let deadline = match spec.patience {
             Patience::None => Some(Deadline(0)),

@@ -1,6 +1,7 @@
 //! One wait of one fiber, thread or task; see the header of `wait`.
 
 use super::deadline::{self, Deadline};
+use super::look;
 use super::outcome::{Claim, WaitOutcome};
 use crate::fiber::{Block, Intent, Priority, ThreadProxy, WaitReason, Wake};
 use crate::sched::{current, switch};
@@ -400,6 +401,9 @@ unsafe fn wait_fiber(block: NonNull<Block>, waiter: &Waiter, spec: &WaitSpec<'_>
     // SAFETY: the running fiber is alive.
     let fiber = unsafe { block.as_ref() };
     while !is_over(fiber, waiter, spec) {
+        if look::woken_soon(fiber) {
+            continue;
+        }
         fiber.set_wait(spec.reason, spec.at);
         // SAFETY: it runs here; no lock and no reference into the core is held.
         unsafe { switch::leave(block, Intent::Park) };
