@@ -58,8 +58,13 @@ impl<T> Chan<T> {
 
     #[inline]
     pub(super) fn lock(&self) -> StateGuard<'_, T> {
+        self.guard(self.state.lock())
+    }
+
+    #[inline]
+    fn guard<'a>(&'a self, state: LockGuard<'a, State<T>>) -> StateGuard<'a, T> {
         StateGuard {
-            state: self.state.lock(),
+            state,
             ready: &self.ready,
         }
     }
@@ -127,23 +132,41 @@ impl<T> Chan<T> {
     }
 
     /// Puts a message into the buffer, if there is room and nobody is to be told
-    /// of it; else hands it back. Most sends are this, without what others need.
+    /// of it; else hands it back, and the lock. Most sends are this, without what
+    /// others need.
     #[inline]
-    fn put_quietly(&self, message: T) -> Result<(), T> {
+    fn put_quietly(&self, message: T) -> Result<(), (T, StateGuard<'_, T>)> {
         let mut state = self.state.lock();
-        let more_room = state.put_quietly(message)?;
-        self.say(true, more_room);
-        Ok(())
+        match state.put_quietly(message) {
+            Ok(more_room) => {
+                self.say(true, more_room);
+                Ok(())
+            }
+            Err(message) => Err((message, self.guard(state))),
+        }
     }
 
     /// Takes a message out of the buffer, if there is one and nobody is to be
-    /// told of the room. Most receives are this.
+    /// told of the room; else hands over the lock. Most receives are this.
     #[inline]
-    pub(super) fn take_quietly(&self) -> Option<T> {
+    fn take_quietly(&self) -> Result<T, StateGuard<'_, T>> {
         let mut state = self.state.lock();
-        let (message, more) = state.take_quietly()?;
-        self.say(more, true);
-        Some(message)
+        match state.take_quietly() {
+            Some((message, more)) => {
+                self.say(more, true);
+                Ok(message)
+            }
+            None => Err(self.guard(state)),
+        }
+    }
+
+    /// Takes a message out of the buffer, if there is one.
+    #[inline]
+    pub(super) fn take_buffered(&self) -> Option<T> {
+        match self.take_quietly() {
+            Ok(message) => Some(message),
+            Err(state) => take_and_tell(state),
+        }
     }
 
     /// Says what would not wait; the caller has the lock.
@@ -156,12 +179,12 @@ impl<T> Chan<T> {
     pub(crate) fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
         match self.put_quietly(message) {
             Ok(()) => Ok(()),
-            Err(message) => self.try_send_slow(message),
+            Err((message, state)) => Self::send_or_tell(state, message),
         }
     }
 
-    fn try_send_slow(&self, message: T) -> Result<(), TrySendError<T>> {
-        let mut state = self.lock();
+    /// Sends where somebody is to be told, or says why that is not possible.
+    fn send_or_tell(mut state: StateGuard<'_, T>, message: T) -> Result<(), TrySendError<T>> {
         if let Some((seat, wakeup)) = state.claim_receiver() {
             // SAFETY: claimed by us, and we hold the lock.
             state.give(unsafe { seat.as_ref() }, message);
@@ -187,7 +210,7 @@ impl<T> Chan<T> {
         if !self.may_be_ready(true) {
             return Err(TryRecvError::Empty);
         }
-        if let Some(message) = self.take_quietly() {
+        if let Some(message) = self.take_buffered() {
             return Ok(message);
         }
         match Receiving::new(self, at).attempt() {
@@ -232,7 +255,7 @@ impl<T> Chan<T> {
         if look_again(|| self.may_be_ready(false)) {
             match self.put_quietly(message) {
                 Ok(()) => return Ok(()),
-                Err(back) => message = back,
+                Err((back, _)) => message = back,
             }
         }
         let operation = Sending::new(self, message);
@@ -256,7 +279,7 @@ impl<T> Chan<T> {
         let ready = self.may_be_ready(true);
         // Without capacity the sender looks out for us, so we stand in line.
         if ready || self.capacity > 0 && look_again(|| self.may_be_ready(true)) {
-            if let Some(message) = self.take_quietly() {
+            if let Some(message) = self.take_buffered() {
                 if ready {
                     // A loop of receives that need not wait lets others run, too.
                     safepoint();
@@ -335,6 +358,19 @@ impl<T> Drop for StateGuard<'_, T> {
         let (recv, send) = (self.state.is_ready(true), self.state.is_ready(false));
         say(self.ready, recv, send);
     }
+}
+
+/// Takes a message out of the buffer where somebody may have to be told.
+fn take_and_tell<T>(mut state: StateGuard<'_, T>) -> Option<T> {
+    if state.len() == 0 {
+        return None;
+    }
+    let message = state.buffer.pop_front();
+    let mut wakes = Wakes::new();
+    state.admit(&mut wakes);
+    drop(state);
+    wakes.fire();
+    message
 }
 
 /// Leaves word of what would not wait; the caller has the lock.

@@ -134,7 +134,7 @@ unsafe impl<T> Operation for Receiving<'_, T> {
         if !self.chan.may_be_ready(true) {
             return None;
         }
-        if let Some(message) = self.chan.take_quietly() {
+        if let Some(message) = self.chan.take_buffered() {
             return Some(Ok(message));
         }
         match self.receive(None, switch::may_wait()) {

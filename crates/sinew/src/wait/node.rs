@@ -17,6 +17,7 @@ use super::waiter::{Waiter, Wakeup};
 use crate::util::list::{Links, List};
 use std::cell::Cell;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
 
 /// One waiter's place in one list.
@@ -235,7 +236,8 @@ pub(crate) struct Wakes {
     one: Option<Wakeup>,
     first: *const Node,
     last: *const Node,
-    tasks: Vec<Wakeup>,
+    /// Dropped by hand: most have none, and its drop is a call.
+    tasks: ManuallyDrop<Vec<Wakeup>>,
 }
 
 impl Wakes {
@@ -245,7 +247,7 @@ impl Wakes {
             one: None,
             first: ptr::null(),
             last: ptr::null(),
-            tasks: Vec::new(),
+            tasks: ManuallyDrop::new(Vec::new()),
         }
     }
 
@@ -290,7 +292,7 @@ impl Wakes {
     /// stands in lines: then when it has left them.
     pub(crate) fn fire_for(mut self, standing: Option<&Waiter>) {
         if let (Some(select), false) = (standing, self.tasks.is_empty()) {
-            select.defer(std::mem::take(&mut self.tasks));
+            select.defer(std::mem::take(&mut *self.tasks));
         }
     }
 
@@ -324,8 +326,8 @@ impl Drop for Wakes {
         if !self.first.is_null() {
             self.fire_chain();
         }
-        if !self.tasks.is_empty() {
-            fire_tasks(std::mem::take(&mut self.tasks));
+        if self.tasks.capacity() > 0 {
+            fire_tasks(std::mem::take(&mut *self.tasks));
         }
     }
 }

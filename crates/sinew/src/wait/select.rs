@@ -308,9 +308,8 @@ fn wait_in_all(
             arms[index].0.delist();
         }
     }
-    let deferred = waiter.take_deferred();
-    if !deferred.is_empty() {
-        fire_tasks(deferred);
+    if let Some(deferred) = waiter.take_deferred() {
+        fire_tasks(*deferred);
     }
     match outcome {
         None if matches!(standing, Enlisted::Again) => Waited::Again,

@@ -31,8 +31,9 @@ pub(crate) struct Waiter {
     /// Has one place only, so that nobody can claim it before that is linked.
     single: bool,
     /// Tasks that a select has woken while it entered lines: their wakers are
-    /// user code, and are called when it has left all lines.
-    deferred: Cell<Vec<Wakeup>>,
+    /// user code, and are called when it has left all lines. Boxed because there
+    /// are hardly ever any, and each waiter is made and dropped.
+    deferred: Cell<Option<Box<Vec<Wakeup>>>>,
 }
 
 // SAFETY: a block may be used from any thread; the rest is shareable itself.
@@ -112,7 +113,7 @@ impl Waiter {
             target,
             priority,
             single: true,
-            deferred: Cell::new(Vec::new()),
+            deferred: Cell::new(None),
         }
     }
 
@@ -131,7 +132,7 @@ impl Waiter {
             target: Target::Task(Lock::new(Some(waker))),
             priority: Priority::Low,
             single: true,
-            deferred: Cell::new(Vec::new()),
+            deferred: Cell::new(None),
         }
     }
 
@@ -143,20 +144,20 @@ impl Waiter {
             target: Target::Fiber(block),
             priority: Priority::Low,
             single: true,
-            deferred: Cell::new(Vec::new()),
+            deferred: Cell::new(None),
         }
     }
 
     /// Keeps wakers for later; see the field.
     #[cold]
     pub(super) fn defer(&self, mut tasks: Vec<Wakeup>) {
-        let mut deferred = self.deferred.take();
+        let mut deferred = self.deferred.take().unwrap_or_default();
         deferred.append(&mut tasks);
-        self.deferred.set(deferred);
+        self.deferred.set(Some(deferred));
     }
 
     /// Those wakers, to be called now.
-    pub(super) fn take_deferred(&self) -> Vec<Wakeup> {
+    pub(super) fn take_deferred(&self) -> Option<Box<Vec<Wakeup>>> {
         self.deferred.take()
     }
 
