@@ -10,10 +10,11 @@
 //! waiter like any other claim. An operation that turns out to be ready when its
 //! line is entered claims the waiter for the select itself.
 //!
-//! Random order: arm numbers go `first, first + step, …` modulo their count, with
-//! a random first and a random step that has no divisor in common with the count.
-//! Every arm is tried once, the first is any with equal chance, and of two ready
-//! arms each comes before the other with equal chance.
+//! Random order: arm numbers go `first, first + step, …` modulo a power of two,
+//! with those left out that no arm has; the first is random, and the step random
+//! and odd. So every arm is tried once, and each comes first equally often; and
+//! since each step is as likely as the same one backwards, of two ready arms each
+//! comes before the other with equal chance.
 
 use super::deadline::Deadline;
 use super::look::look_again;
@@ -332,28 +333,26 @@ fn wait_in_all(
 struct Order {
     next: usize,
     step: usize,
+    /// One less than a power of two, not less than `count - 1`.
+    mask: usize,
     count: usize,
     left: usize,
 }
 
 impl Order {
+    #[inline]
     fn new(count: usize, biased: bool) -> Self {
+        let mask = count.next_power_of_two() - 1;
         let (next, step) = if biased || count < 2 {
             (0, 1)
         } else {
             let first = random(count);
-            let mut step = 1;
-            if count > 2 {
-                step = 1 + random(count - 1);
-                while !coprime(step, count) {
-                    step = 1 + random(count - 1);
-                }
-            }
-            (first, step)
+            (first, if count == 2 { 1 } else { random(mask + 1) | 1 })
         };
         Self {
             next,
             step,
+            mask,
             count,
             left: count,
         }
@@ -363,22 +362,20 @@ impl Order {
 impl Iterator for Order {
     type Item = usize;
 
+    #[inline]
     fn next(&mut self) -> Option<usize> {
         self.left = self.left.checked_sub(1)?;
         let index = self.next;
-        self.next += self.step;
-        if self.next >= self.count {
-            self.next -= self.count;
+        if self.left > 0 {
+            loop {
+                self.next = (self.next + self.step) & self.mask;
+                if self.next < self.count {
+                    break;
+                }
+            }
         }
         Some(index)
     }
-}
-
-fn coprime(mut a: usize, mut b: usize) -> bool {
-    while b != 0 {
-        (a, b) = (b, a % b);
-    }
-    a == 1
 }
 
 /// A number below `bound`: from the worker's own generator, which a simulation
@@ -413,6 +410,32 @@ mod tests {
             assert!(firsts.iter().all(|&n| n > fair / 3), "{firsts:?}");
         }
         assert_eq!(Order::new(3, true).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(Order::new(5, true).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
         assert_eq!(Order::new(0, false).next(), None);
+    }
+
+    #[test]
+    fn of_two_arms_each_comes_before_the_other_equally_often() {
+        const TRIES: u32 = 4000;
+        for count in 2..10 {
+            let mut before = vec![vec![0; count]; count];
+            for _ in 0..TRIES {
+                let order: Vec<usize> = Order::new(count, false).collect();
+                for (at, &first) in order.iter().enumerate() {
+                    for &second in &order[at + 1..] {
+                        before[first][second] += 1;
+                    }
+                }
+            }
+            for first in 0..count {
+                for second in 0..first {
+                    let share = f64::from(before[first][second]) / f64::from(TRIES);
+                    assert!(
+                        (0.45..0.55).contains(&share),
+                        "{count}: {first} {second} {share}"
+                    );
+                }
+            }
+        }
     }
 }
