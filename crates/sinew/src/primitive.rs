@@ -101,8 +101,11 @@ pub(crate) mod futex {
 
     pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
         // A read-modify-write sees the newest value, as the kernel does under
-        // its lock; a load might see an older one.
-        if word.fetch_or(0, Ordering::Relaxed) != expected || timeout.is_some() {
+        // its lock; a load might see an older one. It must fail: for one that
+        // writes, loom does not say whether a plain store came before or after.
+        let (absurd, relaxed) = (!expected, Ordering::Relaxed);
+        let newest = word.compare_exchange(absurd, absurd, relaxed, relaxed);
+        if newest != Err(expected) || timeout.is_some() {
             return;
         }
         // No switch since the look above.
@@ -127,6 +130,44 @@ pub(crate) mod futex {
         });
         if let Some(sleeper) = woken {
             sleeper.thread.unpark();
+        }
+    }
+}
+
+/// Stands for `sys::fences` in a model: fences of both sides.
+#[cfg(loom)]
+pub(crate) mod fences {
+    use super::{Ordering, fence};
+
+    pub(crate) fn register() {}
+
+    #[cfg(test)]
+    pub(crate) fn light() {
+        fence(Ordering::SeqCst);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn heavy() -> bool {
+        fence(Ordering::SeqCst);
+        true
+    }
+}
+
+/// Stands for `sys::sleepers` in a model of a lock, which has its own count:
+/// statics cannot be loom's.
+#[cfg(all(test, loom))]
+pub(crate) mod sleepers {
+    use super::AtomicU32;
+
+    pub(crate) struct Sleepers(AtomicU32);
+
+    impl Sleepers {
+        pub(crate) fn new() -> Self {
+            Self(AtomicU32::new(0))
+        }
+
+        pub(crate) fn count(&self) -> &AtomicU32 {
+            &self.0
         }
     }
 }

@@ -13,18 +13,13 @@
 //! process; from then on `heavy` either reaches every thread or says that it did
 //! not.
 
-#[cfg(not(loom))]
-use std::sync::atomic::{AtomicBool, compiler_fence};
-
-use crate::primitive::{Ordering, fence};
+use std::sync::atomic::{AtomicBool, Ordering, compiler_fence, fence};
 
 /// Whether the kernel has registered this process.
-#[cfg(not(loom))]
 static REGISTERED: AtomicBool = AtomicBool::new(false);
 
 /// Asks the kernel to serve [`heavy`] in this process; called when a runtime
 /// starts.
-#[cfg(not(loom))]
 pub(crate) fn register() {
     if membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) {
         // Relaxed: the flag carries no data; see `light`.
@@ -35,7 +30,6 @@ pub(crate) fn register() {
 /// The side that is often taken: between its write and its read.
 #[inline]
 pub(crate) fn light() {
-    #[cfg(not(loom))]
     if REGISTERED.load(Ordering::Relaxed) {
         // SeqCst: the compiler moves neither of the two across.
         compiler_fence(Ordering::SeqCst);
@@ -53,31 +47,25 @@ pub(crate) fn light() {
 pub(crate) fn heavy() -> bool {
     // SeqCst: pairs with the one in `light`.
     fence(Ordering::SeqCst);
-    #[cfg(loom)]
-    return true;
+    let reach_all = || membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED);
     // Always tried: others may be told to be light while we are here. If the
     // kernel does not serve us though it has registered us (a filter of system
     // calls was installed since), say so.
-    #[cfg(not(loom))]
-    {
-        let reach_all = || membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED);
-        reach_all()
-            || {
-                register();
-                reach_all()
-            }
-            // Relaxed: if nobody could register us then nobody is light.
-            || !REGISTERED.load(Ordering::Relaxed)
-    }
+    reach_all()
+        || {
+            register();
+            reach_all()
+        }
+        // Relaxed: if nobody could register us then nobody is light.
+        || !REGISTERED.load(Ordering::Relaxed)
 }
 
-#[cfg(not(loom))]
 fn membarrier(command: libc::c_int) -> bool {
     // SAFETY: the call takes no addresses.
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::{heavy, light, register};
     use std::sync::Barrier;

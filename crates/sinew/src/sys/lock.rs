@@ -5,9 +5,9 @@
 //! poisoning, and nobody looks at the thread's panic count.
 //!
 //! Giving it back is a plain store, not a read-modify-write (6 ns of the 12). So
-//! the word cannot tell whether somebody sleeps for it: that is counted apart, in
-//! a table for all locks, since the lock may be gone with what it is part of as
-//! soon as it is given back. Who gives it back looks there, after a fence that
+//! the word cannot tell whether somebody sleeps for it: that is counted apart
+//! (`sys::sleepers`), since the lock may be gone with what it is part of as soon as
+//! it is given back. Who gives it back looks there, after a fence that
 //! costs nothing (`sys::fences`): who is about to sleep pays for it.
 //!
 //! Invariant (no sleep is missed): who sleeps is counted first, then fences, then
@@ -16,6 +16,7 @@
 //! either the sleeper sees that it is free, or whoever gives it back sees the
 //! sleeper and wakes one. While anybody sleeps each one that gives it back does.
 
+use super::sleepers::Sleepers;
 use super::{fences, futex};
 use crate::primitive::{AtomicU32, MODELLED, Ordering, const_fn};
 use std::cell::UnsafeCell;
@@ -37,24 +38,11 @@ const CLOSE_LOOKS: u32 = if MODELLED { 1 } else { 4 };
 /// How long to sleep at most if the kernel does not fence for us any more.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
-/// How many sleep, or are about to, for the locks whose addresses fall together.
-/// A thread that shares its entry with another lock's sleeper makes system calls
-/// in vain, for as long.
-#[cfg(not(loom))]
-static SLEEPERS: [Sleepers; 64] = [const { Sleepers(AtomicU32::new(0)) }; 64];
-
-/// One entry, on a cache line of its own.
-#[cfg(not(loom))]
-#[repr(align(64))]
-struct Sleepers(AtomicU32);
-
 /// See the module header. In order, so that the word is with what it guards first.
 #[repr(C)]
 pub(crate) struct Lock<T> {
     word: AtomicU32,
-    /// Statics cannot be loom's: a model has the count here.
-    #[cfg(loom)]
-    sleepers: AtomicU32,
+    sleepers: Sleepers,
     /// Touched by who has the lock.
     value: UnsafeCell<T>,
 }
@@ -73,8 +61,7 @@ impl<T> Lock<T> {
         pub(crate) const fn new(value: T) -> Self {
             Self {
                 word: AtomicU32::new(FREE),
-                #[cfg(loom)]
-                sleepers: AtomicU32::new(0),
+                sleepers: Sleepers::new(),
                 value: UnsafeCell::new(value),
             }
         }
@@ -116,7 +103,7 @@ impl<T> Lock<T> {
                 }
             }
         }
-        let sleepers = self.sleepers();
+        let sleepers = self.sleepers.count();
         // Relaxed: ordered by the fence; pairs with the one in `unlock`.
         sleepers.fetch_add(1, Ordering::Relaxed);
         let limit = if fences::heavy() {
@@ -134,7 +121,7 @@ impl<T> Lock<T> {
     #[inline]
     fn unlock(&self) {
         let word: *const AtomicU32 = &self.word;
-        let sleepers = self.sleepers();
+        let sleepers = self.sleepers.count();
         // Release: the next holder sees what we did; pairs with `try_take`. After
         // that the lock may be gone: only its address is used.
         self.word.store(FREE, Ordering::Release);
@@ -144,19 +131,6 @@ impl<T> Lock<T> {
         if sleepers.load(Ordering::Relaxed) > 0 {
             wake(word);
         }
-    }
-
-    #[cfg(not(loom))]
-    #[inline]
-    fn sleepers(&self) -> &'static AtomicU32 {
-        // Locks are parts of larger things: what differs is above their alignment.
-        let address = &raw const self.word as usize;
-        &SLEEPERS[(address >> 6 ^ address >> 12) % SLEEPERS.len()].0
-    }
-
-    #[cfg(loom)]
-    fn sleepers(&self) -> &AtomicU32 {
-        &self.sleepers
     }
 
     /// The value, for its only owner.

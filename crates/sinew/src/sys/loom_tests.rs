@@ -2,15 +2,16 @@
 //!
 //! Every ordering below was weakened once by hand; both models caught it.
 //!
-//! | weakened                                     |
-//! |----------------------------------------------|
-//! | `Lock::lock` Acquire → Relaxed               |
-//! | `Lock::lock_slow`, exchange Acquire → Relaxed |
-//! | `Lock::lock_slow`, swap Acquire → Relaxed    |
-//! | `Lock::unlock` Release → Relaxed             |
+//! | weakened                                         |
+//! |--------------------------------------------------|
+//! | `Lock::try_take` Acquire → Relaxed               |
+//! | `Lock::unlock` Release → Relaxed                 |
+//! | `Lock::lock_slow` without its fence              |
+//! | `Lock::unlock` without its fence                 |
+//! | `Lock::lock_slow` counts itself after its fence  |
 
 use super::{fences, futex};
-use crate::primitive::model::Plain;
+use crate::primitive::{model::Plain, sleepers};
 use loom::model::Builder;
 use loom::sync::Arc;
 use loom::thread;

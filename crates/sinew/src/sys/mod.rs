@@ -9,6 +9,7 @@
 compile_error!("sinew runs on Linux (x86_64 and aarch64) only");
 
 pub(crate) mod cpu;
+#[cfg(not(loom))]
 pub(crate) mod fences;
 #[cfg(not(loom))]
 pub(crate) mod futex;
@@ -18,6 +19,8 @@ pub(crate) mod log;
 pub(crate) mod map;
 pub(crate) mod process;
 pub(crate) mod segv;
+#[cfg(not(loom))]
+mod sleepers;
 
 #[cfg(all(test, loom))]
 mod loom_tests;
@@ -26,4 +29,4 @@ mod loom_tests;
 pub(crate) use lock::{Lock, LockGuard};
 
 #[cfg(loom)]
-pub(crate) use crate::primitive::{Lock, LockGuard, futex};
+pub(crate) use crate::primitive::{Lock, LockGuard, fences, futex};
