@@ -7,16 +7,18 @@ use super::error::{RecvTimeoutError, SendTimeoutError, TryRecvError, TrySendErro
 use super::seat::Seat;
 use super::state::State;
 use super::waits::{Receiving, Sending};
-use crate::fiber::WaitReason;
+use crate::fiber::{Block, WaitReason};
 use crate::primitive::{AtomicU8, AtomicUsize, Ordering};
+use crate::sched::switch;
 use crate::sys::{Lock, LockGuard};
 use crate::task::safepoint;
 use crate::wait::look::look_again;
 use crate::wait::node::{Place, Wakes};
 use crate::wait::{Deadline, Operation, WaitOutcome, WaitSpec, Waiter};
-use crate::wait::{perform, point, wait};
+use crate::wait::{perform_for, point, wait};
 use std::ops::{Deref, DerefMut};
 use std::panic::Location;
+use std::ptr::NonNull;
 
 /// Where a wait stands in the program.
 pub(crate) type At = &'static Location<'static>;
@@ -228,7 +230,8 @@ impl<T> Chan<T> {
         deadline: Option<Deadline>,
         at: At,
     ) -> Result<(), SendTimeoutError<T>> {
-        if point::check().is_err() {
+        let fiber = switch::running();
+        if point::check_for(fiber).is_err() {
             return Err(SendTimeoutError::Cancelled(message));
         }
         // Most sends need not wait: so look first, without what a wait needs.
@@ -241,18 +244,19 @@ impl<T> Chan<T> {
             Err(TrySendError::Disconnected(message)) => {
                 Err(SendTimeoutError::Disconnected(message))
             }
-            Err(TrySendError::Full(message)) => self.send_slow(message, deadline, at),
+            Err(TrySendError::Full(message)) => self.send_slow(fiber, message, deadline, at),
         }
     }
 
     pub(super) fn send_slow(
         &self,
+        fiber: Option<NonNull<Block>>,
         message: T,
         deadline: Option<Deadline>,
         at: At,
     ) -> Result<(), SendTimeoutError<T>> {
         let mut message = message;
-        if look_again(|| self.may_be_ready(false)) {
+        if look_again(fiber, || self.may_be_ready(false)) {
             match self.put_quietly(message) {
                 Ok(()) => return Ok(()),
                 Err((back, _)) => message = back,
@@ -262,7 +266,7 @@ impl<T> Chan<T> {
         let spec = WaitSpec::new(WaitReason::Send, at)
             .deadline(deadline)
             .cancellable();
-        match perform(&operation, &spec) {
+        match perform_for(fiber, &operation, &spec) {
             Ok(Ok(())) => Ok(()),
             Ok(Err(message)) => Err(SendTimeoutError::Disconnected(message)),
             Err(WaitOutcome::Cancelled) => Err(SendTimeoutError::Cancelled(operation.unsent())),
@@ -273,12 +277,13 @@ impl<T> Chan<T> {
     /// Waits for a message.
     #[inline]
     pub(crate) fn recv(&self, deadline: Option<Deadline>, at: At) -> Result<T, RecvTimeoutError> {
-        if point::check().is_err() {
+        let fiber = switch::running();
+        if point::check_for(fiber).is_err() {
             return Err(RecvTimeoutError::Cancelled);
         }
         let ready = self.may_be_ready(true);
         // Without capacity the sender looks out for us, so we stand in line.
-        if ready || self.capacity > 0 && look_again(|| self.may_be_ready(true)) {
+        if ready || self.capacity > 0 && look_again(fiber, || self.may_be_ready(true)) {
             if let Some(message) = self.take_buffered() {
                 if ready {
                     // A loop of receives that need not wait lets others run, too.
@@ -287,14 +292,19 @@ impl<T> Chan<T> {
                 return Ok(message);
             }
         }
-        self.recv_slow(deadline, at)
+        self.recv_slow(fiber, deadline, at)
     }
 
-    fn recv_slow(&self, deadline: Option<Deadline>, at: At) -> Result<T, RecvTimeoutError> {
+    fn recv_slow(
+        &self,
+        fiber: Option<NonNull<Block>>,
+        deadline: Option<Deadline>,
+        at: At,
+    ) -> Result<T, RecvTimeoutError> {
         let spec = WaitSpec::new(WaitReason::Recv, at)
             .deadline(deadline)
             .cancellable();
-        match perform(&Receiving::new(self, at), &spec) {
+        match perform_for(fiber, &Receiving::new(self, at), &spec) {
             Ok(Ok(message)) => Ok(message),
             Ok(Err(Disconnected)) => Err(RecvTimeoutError::Disconnected),
             Err(WaitOutcome::Cancelled) => Err(RecvTimeoutError::Cancelled),

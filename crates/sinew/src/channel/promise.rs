@@ -195,7 +195,7 @@ impl<'a, T> SendPermit<'a, T> {
                 match chan.change(|state, wakes| state.fill_match(number, message, wakes)) {
                     None => Ok(()),
                     // It was the future of a task, and was dropped.
-                    Some(message) => chan.send_slow(message, None, at),
+                    Some(message) => chan.send_slow(switch::running(), message, None, at),
                 }
             }
             _ => Err(SendTimeoutError::Disconnected(message)),

@@ -30,11 +30,11 @@ const ROUNDS: u32 = 8;
 const SPINS: u32 = 8;
 
 /// Looks whether `ready` becomes true soon; a fiber that may wait lets others run
-/// meanwhile.
+/// meanwhile. `running` is what [`switch::running`] says.
 // Always inlined, for the reason told at `switch::leave`.
 #[inline(always)]
-pub(crate) fn look_again(ready: impl Fn() -> bool) -> bool {
-    let Some(block) = switch::running() else {
+pub(crate) fn look_again(running: Option<NonNull<Block>>, ready: impl Fn() -> bool) -> bool {
+    let Some(block) = running else {
         return false; // on a thread the kernel runs others
     };
     // SAFETY: the running fiber is alive.

@@ -43,7 +43,7 @@ mod loom_tests;
 mod operation_loom_tests;
 
 pub(crate) use deadline::Deadline;
-pub(crate) use operation::{Enlisted, Operation, perform};
+pub(crate) use operation::{Enlisted, Operation, perform, perform_for};
 pub(crate) use outcome::WaitOutcome;
 pub(crate) use pending::Pending;
 pub(crate) use waiter::{Token, WaitSpec, Waiter, wait};

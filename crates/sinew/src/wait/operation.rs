@@ -18,7 +18,9 @@
 use super::outcome::WaitOutcome;
 use super::point;
 use super::waiter::{WaitSpec, Waiter, wait};
+use crate::fiber::Block;
 use crate::sched::switch;
+use std::ptr::NonNull;
 
 /// What standing in line came to.
 #[must_use = "a place that was linked must be awaited or unlinked"]
@@ -107,13 +109,21 @@ pub(crate) fn perform<O: Operation>(
     operation: &O,
     spec: &WaitSpec<'_>,
 ) -> Result<O::Output, WaitOutcome> {
-    let fiber = switch::running();
-    // SAFETY: the running fiber is alive.
-    let me = fiber.map(|block| unsafe { block.as_ref() });
-    if spec.cancellable && me.is_some_and(|me| me.state().look()) {
-        let _told = point::check(); // yields, as each such answer does
+    perform_for(switch::running(), operation, spec)
+}
+
+/// The same for who has asked [`switch::running`] already.
+#[inline]
+pub(crate) fn perform_for<O: Operation>(
+    fiber: Option<NonNull<Block>>,
+    operation: &O,
+    spec: &WaitSpec<'_>,
+) -> Result<O::Output, WaitOutcome> {
+    if spec.cancellable && point::check_for(fiber).is_err() {
         return Err(WaitOutcome::Cancelled);
     }
+    // SAFETY: the running fiber is alive.
+    let me = fiber.map(|block| unsafe { block.as_ref() });
     // On a thread a waiter costs more than a look; where waiting is forbidden
     // the look is all there is.
     if me.is_none_or(|me| me.no_suspend().get() > 0) {

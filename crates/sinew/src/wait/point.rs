@@ -5,20 +5,32 @@
 //! ignores it freezes nobody.
 
 use crate::error::Cancelled;
-use crate::fiber::Intent;
+use crate::fiber::{Block, Intent};
 use crate::sched::switch;
+use std::ptr::NonNull;
 
 /// Whether the running fiber was cancelled; false on a plain thread.
 #[inline]
 pub(crate) fn is_cancelled() -> bool {
+    must_look(switch::running())
+}
+
+#[inline]
+fn must_look(running: Option<NonNull<Block>>) -> bool {
     // SAFETY: the running fiber is alive.
-    switch::running().is_some_and(|block| unsafe { block.as_ref() }.state().look())
+    running.is_some_and(|block| unsafe { block.as_ref() }.state().look())
 }
 
 /// The check on entry.
 #[inline]
 pub(crate) fn check() -> Result<(), Cancelled> {
-    if is_cancelled() {
+    check_for(switch::running())
+}
+
+/// The same for who has asked [`switch::running`] already.
+#[inline]
+pub(crate) fn check_for(running: Option<NonNull<Block>>) -> Result<(), Cancelled> {
+    if must_look(running) {
         return told();
     }
     Ok(())

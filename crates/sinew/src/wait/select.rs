@@ -223,7 +223,7 @@ pub(crate) fn select(arms: &[ArmRef<'_>], spec: &SelectSpec) -> Selected {
         let mut ready = attempt();
         if !ready && !looked && spec.patience == Patience::Until(None) {
             looked = true;
-            ready = look_again(attempt);
+            ready = look_again(switch::running(), attempt);
         }
         if ready {
             return Selected::Arm(done.get().expect("it is set by who found it"));
