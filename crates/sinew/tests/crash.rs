@@ -40,6 +40,7 @@ fn child() {
         }
         "fork" => fork_and_use(),
         "fork returns" => fork_and_return(),
+        "fork waits" => fork_and_wait(),
         "memory" => memory_goes_and_comes_back(),
         "command" => run_a_command(),
         "global" => println!("{:?}", sinew::spawn(|| 1).join()),
@@ -377,6 +378,48 @@ fn fork_and_return() {
 fn a_forked_child_does_not_go_on_as_a_worker() {
     let ended = run_case("fork returns", &[]);
     ended.succeeded().says(&["exec or exit there instead"]);
+}
+
+/// A fiber that is used to short waits forks, and waits in the child, where other
+/// fibers seem to be ready.
+fn fork_and_wait() {
+    let runtime = Runtime::builder().workers(1).build().unwrap();
+    runtime.run(|| {
+        let (ping, pinged) = sinew::channel::bounded(1);
+        let (pong, ponged) = sinew::channel::bounded(1);
+        let other = sinew::spawn(move || pinged.iter().try_for_each(|n: u32| pong.send(n)));
+        for n in 0..50 {
+            ping.send(n).unwrap();
+            assert_eq!(ponged.recv(), Ok(n));
+        }
+        let ready = sinew::spawn(|| ());
+        // SAFETY: the child only makes calls that must panic, and leaves by
+        // `_exit`; `alarm` ends it should it hang.
+        let pid = unsafe { fork() };
+        if pid == 0 {
+            // SAFETY: as above.
+            unsafe { alarm(10) };
+            let received = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ponged.recv()));
+            let text = received.unwrap_err();
+            let told = text
+                .downcast_ref::<&str>()
+                .is_some_and(|text| text.contains("forked child"));
+            // SAFETY: ends the child without running anything of ours.
+            unsafe { _exit(i32::from(!told)) };
+        }
+        let mut status = 0;
+        // SAFETY: waits for our own child.
+        assert_eq!(unsafe { waitpid(pid, &mut status, 0) }, pid);
+        assert_eq!(status, 0, "the child did not panic as it should: {status}");
+        ready.join().unwrap();
+        drop(ping);
+        other.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_wait_in_a_forked_child_panics_also_if_others_seem_to_be_ready() {
+    run_case("fork waits", &[]).succeeded();
 }
 
 #[repr(C)]

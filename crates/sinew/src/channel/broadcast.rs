@@ -1,5 +1,54 @@
 //! Channels in which every receiver gets every message.
 //!
+//! For news that several want, each for itself: events of a system, lines of a chat, a
+//! call to stop. Sending never waits for slow receivers; the channel keeps the newest
+//! messages, and who falls behind further than that is told how many it missed.
+//!
+//! If only one receiver is to get each message, or none may be missed, take
+//! [`bounded`](super::bounded()), one for each reader; if only the newest value
+//! matters, [`watch`](super::watch); for a signal without data an
+//! [`Event`](crate::sync::Event), which is also an arm of `select!`.
+//!
+//! ```
+//! use sinew::channel::broadcast::{self, RecvError};
+//!
+//! sinew::run(|| {
+//!     let (tx, rx) = broadcast::channel(16);
+//!     let listen = |mut rx: broadcast::Receiver<u32>| {
+//!         let (mut heard, mut missed) = (Vec::new(), 0);
+//!         loop {
+//!             match rx.recv() {
+//!                 Ok(message) => heard.push(message),
+//!                 Err(RecvError::Lagged(some)) => missed += some, // it goes on
+//!                 Err(_) => return (heard, missed), // no more will come, or cancelled
+//!             }
+//!         }
+//!     };
+//!     let other = tx.subscribe();
+//!     let listeners = [rx, other].map(|rx| sinew::spawn(move || listen(rx)));
+//!     for message in 1..=3 {
+//!         assert_eq!(tx.send(message), Ok(2)); // two will get it
+//!     }
+//!     drop(tx);
+//!     for listener in listeners {
+//!         assert_eq!(listener.join().unwrap(), (vec![1, 2, 3], 0));
+//!     }
+//! });
+//! ```
+//!
+//! | what happens                  | what follows                                       |
+//! |-------------------------------|----------------------------------------------------|
+//! | the last sender is dropped, or [`close`](Sender::close) | receivers get what was sent, then `Disconnected` |
+//! | the last receiver is dropped  | `send` hands the message back; [`subscribe`](Sender::subscribe) makes a new one |
+//! | a receiver is slow            | its next receive says `Lagged(n)` once, then goes on with the oldest that is kept |
+//! | a receiver comes late         | it gets what is sent from then on                  |
+//! | a wait times out, or its fiber is cancelled | it missed nothing by that            |
+//!
+//! No arm of `select!` receives from it: the [guide](crate::guide#select-and-race)
+//! says what to do instead.
+//!
+//! # How it works
+//!
 //! The newest messages, up to the capacity, are kept in order. Messages are
 //! numbered as they are sent, and each receiver has the number of the one that it
 //! gets next; a message carries how many receivers still want it, and goes when none
@@ -15,15 +64,20 @@
 //!
 //! Invariant 1 (order): who wants a message wants all that came after it. So those
 //! that nobody wants are the oldest.
+//!
 //! Invariant 2 (count): with the lock of the ring free, `first` and the messages
 //! kept add up to the count of news, which says how many were sent.
+//!
 //! Invariant 3 (user code): messages are cloned and dropped without the lock. Who
 //! has it takes them out, or a second `Arc` of them.
+
+mod error;
+
+pub use error::{RecvError, RecvTimeoutError, TryRecvError};
 
 use super::chan::At;
 use super::error::SendError;
 use super::news::{Look, News};
-use crate::error::Cancelled;
 use crate::sys::Lock;
 use crate::time::Instant;
 use crate::wait::{Deadline, WaitOutcome, point};
@@ -55,6 +109,7 @@ const ROOM: usize = 32;
 /// # Panics
 ///
 /// If `capacity` is 0.
+#[track_caller]
 pub fn channel<T: Clone>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     assert!(capacity > 0, "a broadcast channel without capacity");
     let shared = Arc::new(Shared {
@@ -460,114 +515,5 @@ impl<T> fmt::Debug for Receiver<T> {
         f.debug_struct("Receiver")
             .field("len", &self.len())
             .finish_non_exhaustive()
-    }
-}
-
-/// Why [`Receiver::recv`] got no message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RecvError {
-    /// So many messages were missed; the next is the oldest that is kept.
-    Lagged(u64),
-    /// All was received, and every sender is gone or the channel was closed.
-    Disconnected,
-    /// The receiving fiber was cancelled.
-    Cancelled,
-}
-
-/// Why [`Receiver::try_recv`] got no message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TryRecvError {
-    /// There is none now.
-    Empty,
-    /// So many messages were missed; the next is the oldest that is kept.
-    Lagged(u64),
-    /// All was received, and every sender is gone or the channel was closed.
-    Disconnected,
-}
-
-/// Why [`Receiver::recv_timeout`] got no message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RecvTimeoutError {
-    /// The time was over first.
-    Timeout,
-    /// So many messages were missed; the next is the oldest that is kept.
-    Lagged(u64),
-    /// All was received, and every sender is gone or the channel was closed.
-    Disconnected,
-    /// The receiving fiber was cancelled.
-    Cancelled,
-}
-
-impl RecvTimeoutError {
-    /// Of a look at the end of a wait.
-    fn of(error: TryRecvError) -> Self {
-        match error {
-            TryRecvError::Empty => Self::Timeout,
-            TryRecvError::Lagged(missed) => Self::Lagged(missed),
-            TryRecvError::Disconnected => Self::Disconnected,
-        }
-    }
-
-    /// Of a wait without a deadline.
-    fn without_time(self) -> RecvError {
-        match self {
-            Self::Lagged(missed) => RecvError::Lagged(missed),
-            Self::Disconnected => RecvError::Disconnected,
-            Self::Cancelled | Self::Timeout => RecvError::Cancelled,
-        }
-    }
-}
-
-impl fmt::Display for RecvTimeoutError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Timeout => f.write_str("timed out waiting on receive operation"),
-            Self::Lagged(missed) => write!(f, "receiver fell behind by {missed} messages"),
-            Self::Disconnected => f.write_str("receiving on an empty and disconnected channel"),
-            Self::Cancelled => Cancelled.fmt(f),
-        }
-    }
-}
-
-impl fmt::Display for RecvError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        RecvTimeoutError::from(*self).fmt(f)
-    }
-}
-
-impl fmt::Display for TryRecvError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => f.write_str("receiving on an empty channel"),
-            _ => RecvTimeoutError::of(*self).fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for RecvError {}
-impl std::error::Error for TryRecvError {}
-impl std::error::Error for RecvTimeoutError {}
-
-impl From<RecvError> for RecvTimeoutError {
-    fn from(error: RecvError) -> Self {
-        match error {
-            RecvError::Lagged(missed) => Self::Lagged(missed),
-            RecvError::Disconnected => Self::Disconnected,
-            RecvError::Cancelled => Self::Cancelled,
-        }
-    }
-}
-
-impl From<Cancelled> for RecvError {
-    fn from(_: Cancelled) -> Self {
-        Self::Cancelled
-    }
-}
-
-impl From<Cancelled> for RecvTimeoutError {
-    fn from(_: Cancelled) -> Self {
-        Self::Cancelled
     }
 }

@@ -79,6 +79,12 @@ impl<T> Chan<T> {
         self.ready.load(Ordering::Relaxed) & bit != 0
     }
 
+    /// Whether messages can be in it: then nobody looks for a partner in line.
+    #[inline]
+    pub(super) fn has_buffer(&self) -> bool {
+        self.capacity > 0
+    }
+
     pub(crate) fn capacity(&self) -> Option<usize> {
         (self.capacity != usize::MAX).then_some(self.capacity)
     }
@@ -154,8 +160,8 @@ impl<T> Chan<T> {
     fn take_quietly(&self) -> Result<T, StateGuard<'_, T>> {
         let mut state = self.state.lock();
         match state.take_quietly() {
-            Some((message, more)) => {
-                self.say(more, true);
+            Some((message, more, room)) => {
+                self.say(more, room);
                 Ok(message)
             }
             None => Err(self.guard(state)),
@@ -256,9 +262,12 @@ impl<T> Chan<T> {
         at: At,
     ) -> Result<(), SendTimeoutError<T>> {
         let mut message = message;
-        if look_again(fiber, || self.may_be_ready(false)) {
+        if self.may_look(deadline) && look_again(fiber, || self.may_be_ready(false)) {
             match self.put_quietly(message) {
-                Ok(()) => return Ok(()),
+                Ok(()) => {
+                    safepoint();
+                    return Ok(());
+                }
                 Err((back, _)) => message = back,
             }
         }
@@ -274,6 +283,13 @@ impl<T> Chan<T> {
         }
     }
 
+    /// Whether to look again before a wait. Without a buffer the other side looks
+    /// for us, so we stand in line; and a deadline is not looked at meanwhile.
+    #[inline]
+    fn may_look(&self, deadline: Option<Deadline>) -> bool {
+        self.has_buffer() && deadline.is_none()
+    }
+
     /// Waits for a message.
     #[inline]
     pub(crate) fn recv(&self, deadline: Option<Deadline>, at: At) -> Result<T, RecvTimeoutError> {
@@ -281,14 +297,14 @@ impl<T> Chan<T> {
         if point::check_for(fiber).is_err() {
             return Err(RecvTimeoutError::Cancelled);
         }
-        let ready = self.may_be_ready(true);
-        // Without capacity the sender looks out for us, so we stand in line.
-        if ready || self.capacity > 0 && look_again(fiber, || self.may_be_ready(true)) {
+        let mut ready = self.may_be_ready(true);
+        if !ready && self.may_look(deadline) {
+            ready = look_again(fiber, || self.may_be_ready(true));
+        }
+        if ready {
             if let Some(message) = self.take_buffered() {
-                if ready {
-                    // A loop of receives that need not wait lets others run, too.
-                    safepoint();
-                }
+                // A loop of receives that need not wait lets others run, too.
+                safepoint();
                 return Ok(message);
             }
         }

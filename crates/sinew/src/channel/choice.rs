@@ -118,6 +118,13 @@ unsafe impl<T> Arm for RecvChoice<'_, T> {
         self.output.set(Some(Err(RecvError::Cancelled)));
     }
 
+    fn may_look(&self) -> bool {
+        match &self.receiver.flavor {
+            Flavor::Chan(chan) => chan.has_buffer(),
+            Flavor::Timer(..) | Flavor::Never => true,
+        }
+    }
+
     fn deadline(&self) -> Option<Deadline> {
         match &self.receiver.flavor {
             Flavor::Timer(timer, _) => timer.due(),
@@ -127,19 +134,25 @@ unsafe impl<T> Arm for RecvChoice<'_, T> {
 }
 
 /// A send as an arm.
-pub(crate) struct SendChoice<'a, T>(OperationArm<SendPromise<'a, T>>);
+pub(crate) struct SendChoice<'a, T> {
+    arm: OperationArm<SendPromise<'a, T>>,
+    has_buffer: bool,
+}
 
 /// What such an arm yields: the right to send one message.
 pub(crate) struct SendRight<'a, T>(Result<SendPermit<'a, T>, Cancelled>);
 
 impl<'a, T> SendChoice<'a, T> {
     pub(crate) fn new(sender: &'a Sender<T>) -> Self {
-        Self(OperationArm::point(SendPromise::new(sender.chan())))
+        Self {
+            arm: OperationArm::point(SendPromise::new(sender.chan())),
+            has_buffer: sender.chan().has_buffer(),
+        }
     }
 
     /// What the arm yielded; it was chosen.
     pub(crate) fn take(self) -> SendRight<'a, T> {
-        SendRight(self.0.take())
+        SendRight(self.arm.take())
     }
 }
 
@@ -157,23 +170,27 @@ impl<T> SendRight<'_, T> {
 // SAFETY: does what its operation does.
 unsafe impl<T> Arm for SendChoice<'_, T> {
     fn attempt(&self) -> bool {
-        self.0.attempt()
+        self.arm.attempt()
     }
 
     unsafe fn enlist(&self, waiter: &Waiter, place: u32) -> Enlisted<()> {
         // SAFETY: the caller's promise.
-        unsafe { self.0.enlist(waiter, place) }
+        unsafe { self.arm.enlist(waiter, place) }
     }
 
     fn delist(&self) {
-        self.0.delist();
+        self.arm.delist();
     }
 
     fn accept(&self) -> bool {
-        self.0.accept()
+        self.arm.accept()
+    }
+
+    fn may_look(&self) -> bool {
+        self.has_buffer
     }
 
     fn refuse(&self) {
-        self.0.refuse();
+        self.arm.refuse();
     }
 }

@@ -1,5 +1,46 @@
 //! Channels for one message.
 //!
+//! For an answer: who asks keeps the receiver, and sends the sender along with the
+//! question. Sending never waits, and uses the sender up.
+//!
+//! If there may be more than one message take [`bounded`](super::bounded()); if several
+//! wait for one value a [`OnceLock`](crate::sync::OnceLock); for the result of a fiber
+//! its [`JoinHandle`](crate::JoinHandle) is enough; and if `select!` is to wait for it,
+//! [`sync::promise`](crate::sync::promise()) or `bounded(1)`: a receiver of this kind
+//! is no arm.
+//!
+//! ```
+//! use sinew::channel::{RecvError, oneshot, unbounded};
+//!
+//! sinew::run(|| {
+//!     let (ask, questions) = unbounded::<(u32, oneshot::Sender<u32>)>();
+//!     sinew::spawn(move || {
+//!         for (number, reply) in questions.iter() {
+//!             if number != 13 {
+//!                 let _ = reply.send(number * number); // the asker may have gone
+//!             }
+//!         }
+//!     });
+//!     let (reply, answer) = oneshot::channel();
+//!     ask.send((6, reply)).unwrap();
+//!     assert_eq!(answer.recv(), Ok(36));
+//!
+//!     let (reply, answer) = oneshot::channel();
+//!     ask.send((13, reply)).unwrap(); // is not answered: the sender is dropped
+//!     assert_eq!(answer.recv(), Err(RecvError::Disconnected));
+//! });
+//! ```
+//!
+//! | what happens                          | what follows                              |
+//! |---------------------------------------|-------------------------------------------|
+//! | the sender is dropped unused          | the receiver is told `Disconnected`       |
+//! | the receiver is dropped, or [`close`](Receiver::close)d, first | `send` hands the message back |
+//! | the receiver is dropped later         | so is a message that it did not receive   |
+//! | a wait times out, or its fiber is cancelled | the message can still be received   |
+//! | a fiber that was cancelled sends      | it is sent: that is no cancellation point |
+//!
+//! # How it works
+//!
 //! Both ends share one allocation. A word in it says how far they are:
 //!
 //! | bit             | meaning                                        | set by                     |
@@ -18,17 +59,23 @@
 //!
 //! Invariant 1 (decided once): one of `SENT` and `BROKEN` is set, once; `SENT` only
 //! in a change of a word without `CLOSED`.
+//!
 //! Invariant 2 (cell): the cell is the sender's, and from `SENT` on of whoever
 //! changes the word to `TAKEN`. If nobody has it is the receiver's when that is
 //! dropped.
+//!
 //! Invariant 3 (memory): each side touches the memory until it has set its `LEFT`
 //! bit; who finds the other's set is the last, and frees it.
+//!
 //! Invariant 4 (no wait is missed): who waits sets `WAITERS` under the lock in the
 //! same change that finds nothing decided and stays until it is linked. So the
 //! sender, or a `close`, either comes before and is seen, or sees the bit and comes
 //! to the lock.
+//!
 //! Invariant 5 (user code): messages and wakers are dropped, cloned and called
 //! without the lock, by who does not need the memory any more.
+
+mod waiting;
 
 use super::chan::{At, Disconnected};
 use super::error::{RecvError, RecvTimeoutError, TryRecvError};
@@ -38,16 +85,16 @@ use crate::sys::{Lock, LockGuard};
 use crate::time::Instant;
 use crate::wait::node::{Node, WaitList, Wakes};
 use crate::wait::waiter::quietly;
-use crate::wait::{Deadline, Enlisted, Operation, Pending, WaitOutcome, WaitSpec, Waiter};
+use crate::wait::{Deadline, Pending, WaitOutcome, WaitSpec};
 use crate::wait::{perform, point};
 use std::cell::UnsafeCell;
 use std::fmt;
-use std::mem::{self, ManuallyDrop, MaybeUninit};
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::panic::{Location, RefUnwindSafe, UnwindSafe};
-use std::pin::Pin;
 use std::ptr::NonNull;
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 use std::time::Duration;
+use waiting::Receiving;
 
 const SENT: u32 = 1 << 0;
 const BROKEN: u32 = 1 << 1;
@@ -63,13 +110,9 @@ const OVER: u32 = SENT | BROKEN | CLOSED;
 /// Makes a channel for one message.
 ///
 /// ```
-/// use sinew::channel::oneshot;
-///
-/// sinew::run(|| {
-///     let (tx, rx) = oneshot::channel();
-///     sinew::spawn(move || tx.send(6 * 7));
-///     assert_eq!(rx.recv(), Ok(42));
-/// });
+/// let (tx, rx) = sinew::channel::oneshot::channel();
+/// tx.send(6 * 7).unwrap();
+/// assert_eq!(rx.recv(), Ok(42));
 /// ```
 #[inline]
 pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
@@ -415,7 +458,7 @@ impl<T> Receiver<T> {
         let spec = WaitSpec::new(WaitReason::Recv, at)
             .deadline(deadline)
             .cancellable();
-        match perform(&self.receiving(), &spec) {
+        match perform(&Receiving::new(self.shared()), &spec) {
             Ok(outcome) => outcome.map_err(|Disconnected| RecvTimeoutError::Disconnected),
             Err(WaitOutcome::Cancelled) => Err(RecvTimeoutError::Cancelled),
             Err(_) => Err(RecvTimeoutError::Timeout),
@@ -436,7 +479,7 @@ impl<T> Receiver<T> {
     /// assert_eq!(sinew::block_on(rx.recv_async()), Ok(1));
     /// ```
     pub async fn recv_async(&self) -> Result<T, RecvError> {
-        Pending::new(self.receiving())
+        Pending::new(Receiving::new(self.shared()))
             .await
             .map_err(|Disconnected| RecvError::Disconnected)
     }
@@ -460,13 +503,6 @@ impl<T> Receiver<T> {
             Told::by(shared.line.lock()).wake();
         }
         before & OVER == 0
-    }
-
-    fn receiving(&self) -> Receiving<'_, T> {
-        Receiving {
-            node: Node::new(),
-            shared: self.shared(),
-        }
     }
 }
 
@@ -500,45 +536,6 @@ impl<T> Drop for Receiver<T> {
     }
 }
 
-/// Receives in async code, under any executor.
-///
-/// Polled again after it gave the message it says
-/// [`Disconnected`](RecvError::Disconnected).
-///
-/// ```
-/// let (tx, rx) = sinew::channel::oneshot::channel();
-/// tx.send(1).unwrap();
-/// assert_eq!(sinew::block_on(rx), Ok(1));
-/// ```
-impl<T> Future for Receiver<T> {
-    type Output = Result<T, RecvError>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let shared = self.shared();
-        let disconnected = |Disconnected| RecvError::Disconnected;
-        if let Some(outcome) = shared.take() {
-            return Poll::Ready(outcome.map_err(disconnected));
-        }
-        let is_ours = |task: &Waker| task.will_wake(context.waker());
-        if shared.line.lock().task.as_ref().is_some_and(is_ours) {
-            return Poll::Pending; // there until it is taken to be woken
-        }
-        let mut task = Some(context.waker().clone());
-        let mut line = shared.line.lock();
-        let listens = shared.listen();
-        if listens {
-            mem::swap(&mut line.task, &mut task);
-        }
-        drop(line);
-        drop(task);
-        if listens {
-            return Poll::Pending;
-        }
-        let outcome = shared.take().unwrap_or(Err(Disconnected));
-        Poll::Ready(outcome.map_err(disconnected))
-    }
-}
-
 impl<T> fmt::Debug for Sender<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sender")
@@ -551,48 +548,4 @@ impl<T> fmt::Debug for Receiver<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Receiver").finish_non_exhaustive()
     }
-}
-
-/// One wait for the message.
-struct Receiving<'a, T> {
-    node: Node,
-    shared: &'a Shared<T>,
-}
-
-// SAFETY: it is the receiver, borrowed, which may be shared if `T` is `Send`; the
-// node may go to any thread.
-unsafe impl<T: Send> Send for Receiving<'_, T> {}
-
-// SAFETY: the one node is linked only into the line, whose lock all claimants hold,
-// and `delist` takes.
-unsafe impl<T> Operation for Receiving<'_, T> {
-    type Output = Result<T, Disconnected>;
-
-    fn attempt(&self) -> Option<Self::Output> {
-        self.shared.take()
-    }
-
-    unsafe fn enlist(&self, waiter: &Waiter, place: u32) -> Enlisted<Self::Output> {
-        debug_assert!(waiter.is_single());
-        let mut line = self.shared.line.lock();
-        if !self.shared.listen() {
-            drop(line);
-            return Enlisted::Done(self.shared.take().unwrap_or(Err(Disconnected)));
-        }
-        self.node.belongs_to(waiter, place);
-        // SAFETY: the caller's promise.
-        unsafe { line.waiting.push_back(&self.node) };
-        Enlisted::Linked
-    }
-
-    fn delist(&self) -> bool {
-        // SAFETY: linked only by `enlist`, into this list.
-        unsafe { self.shared.line.lock().waiting.remove(&self.node) }
-    }
-
-    fn accept(&self) -> Option<Self::Output> {
-        self.shared.take()
-    }
-
-    fn pass_on(&self) {} // the message is where it was; all were woken
 }

@@ -131,14 +131,16 @@ impl<T> State<T> {
     }
 
     /// Takes a message out of the buffer if there is one and nobody is to be told;
-    /// also says whether there are more.
+    /// also says whether there are more, and whether there is room.
     #[inline]
-    pub(super) fn take_quietly(&mut self) -> Option<(T, bool)> {
+    pub(super) fn take_quietly(&mut self) -> Option<(T, bool, bool)> {
         if !self.quiet_out {
             return None;
         }
         let message = self.buffer.pop_front()?;
-        Some((message, !self.buffer.is_empty()))
+        // Not so if a message was put back into a buffer that was full again.
+        let room = self.buffer.len() < self.capacity;
+        Some((message, !self.buffer.is_empty(), room))
     }
 
     /// Says what may be done quietly from now on; before the lock is given back.

@@ -1,11 +1,57 @@
 //! Channels that keep the newest value.
 //!
+//! For state that changes and of which only the present matters: a configuration, a
+//! progress, "ready". There is always a value; receivers look at it when they like,
+//! and can wait for it to change. Who looks rarely sees only the last of several
+//! changes.
+//!
+//! If each change counts take [`broadcast`](super::broadcast), or
+//! [`unbounded`](super::unbounded()) for one reader; for one value that comes once
+//! [`oneshot`](super::oneshot), or a [`OnceLock`](crate::sync::OnceLock); for a mere
+//! "it happened" an [`Event`](crate::sync::Event); for what many change and nobody
+//! waits for an [`RwLock`].
+//!
+//! ```
+//! use sinew::channel::{RecvError, watch};
+//!
+//! sinew::run(|| {
+//!     let (limit, mut seen) = watch::channel(10);
+//!     let worker = sinew::spawn(move || {
+//!         let mut limits = vec![*seen.borrow_and_update()];
+//!         while let Ok(()) = seen.changed() {
+//!             limits.push(*seen.borrow_and_update());
+//!         }
+//!         (limits, seen.changed())
+//!     });
+//!     limit.send(20).unwrap();
+//!     limit.send(30).unwrap();
+//!     drop(limit); // ends the loop, after the last change was seen
+//!     let (limits, end) = worker.join().unwrap();
+//!     assert_eq!(limits.last(), Some(&30)); // whether or not it saw 10 and 20
+//!     assert_eq!(end, Err(RecvError::Disconnected));
+//! });
+//! ```
+//!
+//! | what happens                  | what follows                                       |
+//! |-------------------------------|----------------------------------------------------|
+//! | the last sender is dropped    | waits end with `Disconnected`, once the last change was seen; the value stays |
+//! | the last receiver is dropped  | `send` hands its value back, [`send_replace`](Sender::send_replace) goes on; [`subscribe`](Sender::subscribe) makes a new one |
+//! | a receiver is slow            | it misses changes, never the last                  |
+//! | a wait times out, or its fiber is cancelled | the change stays unseen, for the next wait |
+//! | a [`Ref`] is kept             | senders wait for it: drop it soon                  |
+//!
+//! No arm of `select!` waits for a change: the [guide](crate::guide#select-and-race)
+//! says what to do instead.
+//!
+//! # How it works
+//!
 //! The value is in an `RwLock` that parks fibers, so that user code may look at it,
 //! change it in place, and even wait meanwhile. Its changes are counted
 //! (`channel::news`); each receiver has the count of those that it has seen.
 //!
 //! Invariant 1 (version): changes are counted only by who has the value's write
 //! lock. So who has its read lock and reads the count knows which version it is.
+//!
 //! Invariant 2 (locks): no other lock is held while user code runs. Those who wait
 //! are told, and a value that was replaced is dropped, when the write lock was given
 //! back.
@@ -26,27 +72,17 @@ use std::time::Duration;
 
 /// Makes a channel that keeps one value, at first `init`: the newest.
 ///
-/// Receivers look at it when they like, and can wait for it to change. Of several
-/// changes they may see only the last.
-///
 /// ```
-/// use sinew::channel::watch;
-///
-/// sinew::run(|| {
-///     let (tx, mut rx) = watch::channel("starting");
-///     let watcher = sinew::spawn(move || {
-///         let seen = *rx.wait_for(|state| *state == "ready").unwrap();
-///         seen.len()
-///     });
-///     tx.send("ready").unwrap();
-///     assert_eq!(watcher.join().unwrap(), 5);
-/// });
+/// let (tx, rx) = sinew::channel::watch::channel("starting");
+/// tx.send("ready").unwrap();
+/// assert_eq!(*rx.borrow(), "ready");
 /// ```
 pub fn channel<T>(init: T) -> (Sender<T>, Receiver<T>) {
     let shared = Arc::new(Shared {
         value: RwLock::new(init),
         news: News::new(),
         receivers: AtomicUsize::new(1),
+        senders: AtomicUsize::new(1),
     });
     let receiver = Receiver {
         shared: shared.clone(),
@@ -55,7 +91,9 @@ pub fn channel<T>(init: T) -> (Sender<T>, Receiver<T>) {
     (Sender { shared }, receiver)
 }
 
-/// Changes the value; dropped, there are no more changes.
+/// Changes the value; a clone changes the same one.
+///
+/// When the last is dropped there are no more changes.
 pub struct Sender<T> {
     shared: Arc<Shared<T>>,
 }
@@ -82,9 +120,10 @@ pub struct Ref<'a, T> {
 /// What both ends share.
 struct Shared<T> {
     value: RwLock<T>,
-    /// See invariant 1; closed by the sender's end.
+    /// See invariant 1; closed by the last sender's end.
     news: News,
     receivers: AtomicUsize,
+    senders: AtomicUsize,
 }
 
 // User code that unwinds unlocks the value, as with any `RwLock`.
@@ -202,11 +241,25 @@ impl<T> Sender<T> {
     }
 }
 
-/// Tells the receivers that there are no more changes.
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Self {
+        // Relaxed: ours is one of them meanwhile, so it does not become 0.
+        self.shared.senders.fetch_add(1, Ordering::Relaxed);
+        Self {
+            shared: self.shared.clone(),
+        }
+    }
+}
+
+/// The last tells the receivers that there are no more changes.
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
-        let (_, waited) = self.shared.news.close();
-        self.shared.news.tell(waited);
+        // Release and Acquire: the changes of all senders come before the close of
+        // the last.
+        if self.shared.senders.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let (_, waited) = self.shared.news.close();
+            self.shared.news.tell(waited);
+        }
     }
 }
 
@@ -258,7 +311,7 @@ impl<T> Receiver<T> {
     ///
     /// # Errors
     ///
-    /// [`RecvError::Disconnected`] if it has seen all, and the sender is gone.
+    /// [`RecvError::Disconnected`] if it has seen all, and every sender is gone.
     pub fn has_changed(&self) -> Result<bool, RecvError> {
         match self.shared.news.look(self.seen) {
             Look::News(_) => Ok(true),
@@ -275,7 +328,7 @@ impl<T> Receiver<T> {
     ///
     /// # Errors
     ///
-    /// [`RecvError`] if it has seen all and the sender is gone, or the fiber was
+    /// [`RecvError`] if it has seen all and every sender is gone, or the fiber was
     /// cancelled.
     ///
     /// ```
@@ -336,7 +389,7 @@ impl<T> Receiver<T> {
         self.see().map_err(RecvTimeoutError::from)
     }
 
-    /// Counts the change that there is as seen, if the sender is not gone instead.
+    /// Counts the change that there is as seen, if the senders are not gone instead.
     fn see(&mut self) -> Result<(), RecvError> {
         match self.shared.news.look(self.seen) {
             Look::News(count) => self.seen = count,
@@ -352,7 +405,7 @@ impl<T> Receiver<T> {
     ///
     /// # Errors
     ///
-    /// [`RecvError::Disconnected`] if it has seen all, and the sender is gone.
+    /// [`RecvError::Disconnected`] if it has seen all, and every sender is gone.
     ///
     /// ```
     /// let (tx, mut rx) = sinew::channel::watch::channel(1);
@@ -372,7 +425,7 @@ impl<T> Receiver<T> {
     ///
     /// # Errors
     ///
-    /// [`RecvError`] if the value is not as wanted and the sender is gone, or the
+    /// [`RecvError`] if the value is not as wanted and every sender is gone, or the
     /// fiber was cancelled.
     ///
     /// ```
@@ -384,10 +437,57 @@ impl<T> Receiver<T> {
     /// assert_eq!(rx.wait_for(|value| *value > 10).unwrap_err(), RecvError::Disconnected);
     /// ```
     #[track_caller]
-    pub fn wait_for(
+    pub fn wait_for(&mut self, is_wanted: impl FnMut(&T) -> bool) -> Result<Ref<'_, T>, RecvError> {
+        self.wait_for_by(is_wanted, None, Location::caller())
+            .map_err(RecvTimeoutError::without_time)
+    }
+
+    /// As [`wait_for`](Self::wait_for), but waits for `timeout` at most.
+    ///
+    /// The time limits the wait for a change, not the look at the value: a sender
+    /// that is just changing it is waited for.
+    ///
+    /// # Errors
+    ///
+    /// [`RecvTimeoutError`] also if the time was over first.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use sinew::channel::{RecvTimeoutError, watch};
+    ///
+    /// let (_tx, mut rx) = watch::channel(1);
+    /// let late = rx.wait_for_timeout(|value| *value > 10, Duration::from_millis(1));
+    /// assert_eq!(late.unwrap_err(), RecvTimeoutError::Timeout);
+    /// ```
+    #[track_caller]
+    pub fn wait_for_timeout(
+        &mut self,
+        is_wanted: impl FnMut(&T) -> bool,
+        timeout: Duration,
+    ) -> Result<Ref<'_, T>, RecvTimeoutError> {
+        self.wait_for_by(is_wanted, Deadline::after(timeout), Location::caller())
+    }
+
+    /// As [`wait_for_timeout`](Self::wait_for_timeout), but waits until `deadline`.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait_for_timeout`](Self::wait_for_timeout).
+    #[track_caller]
+    pub fn wait_for_deadline(
+        &mut self,
+        is_wanted: impl FnMut(&T) -> bool,
+        deadline: Instant,
+    ) -> Result<Ref<'_, T>, RecvTimeoutError> {
+        self.wait_for_by(is_wanted, Some(deadline.deadline()), Location::caller())
+    }
+
+    fn wait_for_by(
         &mut self,
         mut is_wanted: impl FnMut(&T) -> bool,
-    ) -> Result<Ref<'_, T>, RecvError> {
+        deadline: Option<Deadline>,
+        at: At,
+    ) -> Result<Ref<'_, T>, RecvTimeoutError> {
         let Self { shared, seen } = self;
         loop {
             // The check on entry, too.
@@ -398,10 +498,9 @@ impl<T> Receiver<T> {
             }
             drop(guard);
             if shared.news.look(*seen) == Look::Closed {
-                return Err(RecvError::Disconnected);
+                return Err(RecvTimeoutError::Disconnected);
             }
-            let waited = shared.news.wait(*seen, None, Location::caller());
-            waited.map_err(|error| gave_up(error).without_time())?;
+            shared.news.wait(*seen, deadline, at).map_err(gave_up)?;
         }
     }
 
@@ -409,8 +508,8 @@ impl<T> Receiver<T> {
     ///
     /// # Errors
     ///
-    /// [`RecvError::Disconnected`] if the value is not as wanted, and the sender is
-    /// gone.
+    /// [`RecvError::Disconnected`] if the value is not as wanted, and every sender
+    /// is gone.
     pub async fn wait_for_async(
         &mut self,
         mut is_wanted: impl FnMut(&T) -> bool,

@@ -42,3 +42,46 @@ impl Patience {
         });
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::Patience;
+
+    /// How many waits go without a look before the next one has one.
+    fn without_a_look(patience: &Patience) -> usize {
+        (0..100).position(|_| patience.looks()).unwrap()
+    }
+
+    #[test]
+    fn the_first_two_waits_of_a_fiber_go_without_a_look() {
+        let patience = Patience::new();
+        assert_eq!(without_a_look(&patience), 2);
+        assert_eq!(without_a_look(&patience), 0, "and then each has one");
+        patience.reset();
+        assert_eq!(without_a_look(&patience), 2, "of its successor, too");
+    }
+
+    #[test]
+    fn a_look_in_vain_costs_as_many_waits_without_one() {
+        let patience = Patience::new();
+        without_a_look(&patience);
+        for _ in 0..3 {
+            patience.learn(false);
+            assert_eq!(without_a_look(&patience), 8);
+        }
+        patience.learn(false);
+        patience.learn(false);
+        assert_eq!(without_a_look(&patience), 8, "not more than that");
+    }
+
+    #[test]
+    fn after_many_that_found_something_one_in_vain_costs_one_wait() {
+        let patience = Patience::new();
+        without_a_look(&patience);
+        (0..1000).for_each(|_| patience.learn(true));
+        patience.learn(false);
+        assert_eq!(without_a_look(&patience), 1);
+        patience.learn(false);
+        assert_eq!(without_a_look(&patience), 8);
+    }
+}

@@ -74,6 +74,11 @@ impl<T> Permit<'_, T> {
 }
 
 /// A handle that the arm `join(handle)` takes.
+#[diagnostic::on_unimplemented(
+    message = "`join(handle)` of a select cannot join `{Self}`",
+    label = "not a join handle",
+    note = "it takes a `JoinHandle` or `LocalJoinHandle` that can be borrowed, without `&` or `&mut` before it; for a fiber without its result there is `wait(&fiber)`"
+)]
 pub trait Joinable: sealed::Sealed {
     /// What the fiber returns.
     type Output;
@@ -86,6 +91,11 @@ pub trait Joinable: sealed::Sealed {
     /// # Errors
     ///
     /// [`JoinError`] as from `join`.
+    ///
+    /// # Panics
+    ///
+    /// If the handle is spent: its result was taken before.
+    #[track_caller]
     fn joined(&mut self) -> Result<Self::Output, JoinError>;
 
     /// Asks the fiber to stop.
@@ -145,6 +155,10 @@ pub fn join<H: Joinable>(handle: &H) -> JoinArm<'_> {
 /// # Errors
 ///
 /// [`JoinError`] as from `join`.
+///
+/// # Panics
+///
+/// If the handle is spent: its result was taken before.
 #[track_caller]
 pub fn joined<H: Joinable>(handle: &mut H) -> Result<H::Output, JoinError> {
     handle.joined()

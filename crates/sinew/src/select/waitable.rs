@@ -36,12 +36,23 @@ use std::sync::Arc;
 /// };
 /// assert_eq!(which, Ok("ready"));
 /// ```
+///
+/// Nothing else is: the receivers of [`oneshot`](crate::channel::oneshot),
+/// [`broadcast`](crate::channel::broadcast) and [`watch`](crate::channel::watch) are
+/// not; the [guide](crate::guide#select-and-race) says what to do instead.
+#[diagnostic::on_unimplemented(
+    message = "`wait(x)` of a select cannot wait for `{Self}`",
+    label = "not something that can be waited for",
+    note = "it takes `&Event`, `&Notify`, `&Fiber`, an `&Arc` of one of these, `sequencer.token(n)`, `&mut sync::Future` and `&mut Ticket`",
+    note = "a receiver goes into `recv(receiver)`, a join handle into `join(handle)`; receivers of `oneshot`, `broadcast` and `watch` are no arms: `sync::promise` or a channel can take their place"
+)]
 pub trait Waitable: sealed::Sealed {
     /// What the wait yields.
     type Output;
     #[doc(hidden)]
     type Arm: WaitArm<Output = Self::Output>;
     #[doc(hidden)]
+    #[track_caller]
     fn into_arm(self) -> Self::Arm;
 }
 
@@ -58,6 +69,11 @@ mod sealed {
 }
 
 /// Makes the arm `wait(x)`.
+///
+/// # Panics
+///
+/// If `x` is a ticket that is spent, or a fiber that stands for a plain thread.
+#[track_caller]
 pub fn wait<W: Waitable>(x: W) -> W::Arm {
     x.into_arm()
 }
@@ -136,6 +152,10 @@ impl<'a, 'm, T: ?Sized> Waitable for &'a mut Ticket<'m, T> {
     type Output = FairMutexGuard<'m, T>;
     type Arm = TicketArm<'a, 'm, T>;
 
+    /// # Panics
+    ///
+    /// If it is spent.
+    #[track_caller]
     fn into_arm(self) -> TicketArm<'a, 'm, T> {
         TicketArm(OperationArm::point(self.operation()))
     }
@@ -161,6 +181,7 @@ where
     type Output = <&'a W as Waitable>::Output;
     type Arm = <&'a W as Waitable>::Arm;
 
+    #[track_caller]
     fn into_arm(self) -> Self::Arm {
         (**self).into_arm()
     }

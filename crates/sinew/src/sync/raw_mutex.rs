@@ -335,7 +335,9 @@ impl RawMutex {
         // Of a lock that is free the next holder is not known: if it is less
         // urgent than most it looks into the line by itself.
         let above_holder = now & LOCKED != 0 && urgency > priority_in(now);
-        if !above_holder && (urgency <= USUAL || now & URGENT != 0) {
+        // That `URGENT` is set now says nothing: who found nobody urgent in line,
+        // before we were, may be about to clear it.
+        if !above_holder && urgency <= USUAL {
             return;
         }
         let mut line = self.line.lock();

@@ -44,7 +44,9 @@ pub(super) const PERMIT: usize = 1 << 2;
 /// A number of permits, to be taken and given back; FIFO.
 ///
 /// `acquire` is a cancellation point: a fiber that is cancelled or times out
-/// takes no permit along.
+/// takes no permit along. Its name grows by what is wanted: `try_` in front;
+/// then `_many` permits at once, `_owned` ones that borrow nothing, and a
+/// `_timeout`, a `_deadline`, or `_async`, in this order.
 ///
 /// ```
 /// use sinew::sync::Semaphore;
@@ -73,6 +75,7 @@ impl Semaphore {
         /// # Panics
         ///
         /// If that is more than [`MAX_PERMITS`](Self::MAX_PERMITS).
+        #[track_caller]
         pub const fn new(permits: usize) -> Self {
             assert!(permits <= Self::MAX_PERMITS, "more than MAX_PERMITS");
             Self {
@@ -300,9 +303,55 @@ impl Semaphore {
         self: Arc<Self>,
         timeout: Duration,
     ) -> Result<OwnedSemaphorePermit, AcquireTimeoutError> {
+        self.acquire_many_owned_timeout(1, timeout)
+    }
+
+    /// As [`acquire_many_timeout`](Self::acquire_many_timeout), with a permit that
+    /// borrows nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire_timeout`](Self::acquire_timeout).
+    #[track_caller]
+    pub fn acquire_many_owned_timeout(
+        self: Arc<Self>,
+        permits: usize,
+        timeout: Duration,
+    ) -> Result<OwnedSemaphorePermit, AcquireTimeoutError> {
         point::check()?;
-        self.take_by(1, Deadline::after(timeout), Location::caller())?;
-        Ok(Permit::of(self, 1))
+        self.take_by(permits, Deadline::after(timeout), Location::caller())?;
+        Ok(Permit::of(self, permits))
+    }
+
+    /// As [`acquire_deadline`](Self::acquire_deadline), with a permit that borrows
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire_timeout`](Self::acquire_timeout).
+    #[track_caller]
+    pub fn acquire_owned_deadline(
+        self: Arc<Self>,
+        deadline: Instant,
+    ) -> Result<OwnedSemaphorePermit, AcquireTimeoutError> {
+        self.acquire_many_owned_deadline(1, deadline)
+    }
+
+    /// As [`acquire_many_deadline`](Self::acquire_many_deadline), with a permit
+    /// that borrows nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire_timeout`](Self::acquire_timeout).
+    #[track_caller]
+    pub fn acquire_many_owned_deadline(
+        self: Arc<Self>,
+        permits: usize,
+        deadline: Instant,
+    ) -> Result<OwnedSemaphorePermit, AcquireTimeoutError> {
+        point::check()?;
+        self.take_by(permits, Some(deadline.deadline()), Location::caller())?;
+        Ok(Permit::of(self, permits))
     }
 
     /// As [`acquire_async`](Self::acquire_async), with a permit that borrows
@@ -333,6 +382,7 @@ impl Semaphore {
     /// # Panics
     ///
     /// If there were more than [`MAX_PERMITS`](Self::MAX_PERMITS) then.
+    #[track_caller]
     pub fn add_permits(&self, permits: usize) {
         assert!(
             permits <= Self::MAX_PERMITS && self.available_permits() <= Self::MAX_PERMITS - permits,

@@ -88,7 +88,8 @@ impl<'a, T: ?Sized> Ticket<'a, T> {
         }
     }
 
-    /// Whether it is its turn: then locking does not wait.
+    /// Whether it is its turn: then locking does not wait. False once the guard was
+    /// taken, by a select.
     pub fn is_served(&self) -> bool {
         match self.place() {
             Some(place) => self.mutex.turns.is_served(place),
@@ -135,7 +136,8 @@ impl<'a, T: ?Sized> Ticket<'a, T> {
     ///
     /// # Errors
     ///
-    /// The ticket itself, if it is not its turn.
+    /// The ticket itself, if it is not its turn; and always if the guard was taken
+    /// already, by a select.
     pub fn try_lock(self) -> Result<FairMutexGuard<'a, T>, Self> {
         self.collect().ok_or(self)
     }
@@ -214,6 +216,7 @@ impl<'a, T: ?Sized> Ticket<'a, T> {
         Pending::new(TicketWait::new(self))
     }
 
+    #[track_caller]
     fn wait(&mut self, spec: WaitSpec<'_>) -> Result<FairMutexGuard<'a, T>, WaitOutcome> {
         let operation = self.operation();
         let ticket: &Self = operation.ticket;
@@ -281,7 +284,7 @@ impl<'a, T: ?Sized, R: Borrow<Ticket<'a, T>>> TicketWait<'a, T, R> {
         // Here and not later: in the middle of a wait nothing may unwind.
         assert!(
             !matches!(ticket.borrow().standing.get(), Standing::Spent),
-            "the ticket was used already"
+            "the ticket is spent: a select took its guard"
         );
         Self {
             ticket,

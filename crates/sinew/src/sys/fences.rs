@@ -7,7 +7,8 @@
 //! process that runs just now execute a full fence (`membarrier`, 1 to 3 µs), so
 //! [`light`] need only keep the compiler from changing the order.
 //!
-//! Where the kernel does not offer that, `light` is a full fence.
+//! Where the kernel does not offer that, `light` is a full fence. A filter of
+//! system calls must refuse `membarrier` with an error, not kill the process.
 //!
 //! Invariant (agreed): `light` is light only after the kernel has registered this
 //! process; from then on `heavy` either reaches every thread or says that it did
@@ -22,15 +23,17 @@ static REGISTERED: AtomicBool = AtomicBool::new(false);
 /// starts.
 pub(crate) fn register() {
     if membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) {
-        // Relaxed: the flag carries no data; see `light`.
-        REGISTERED.store(true, Ordering::Relaxed);
+        // Release: pairs with `light`.
+        REGISTERED.store(true, Ordering::Release);
     }
 }
 
 /// The side that is often taken: between its write and its read.
 #[inline]
 pub(crate) fn light() {
-    if REGISTERED.load(Ordering::Relaxed) {
+    // Acquire: what we read next is not read before this, or it might be older
+    // than a count whose owner found that nobody was registered yet.
+    if REGISTERED.load(Ordering::Acquire) {
         // SeqCst: the compiler moves neither of the two across.
         compiler_fence(Ordering::SeqCst);
         return;

@@ -88,7 +88,7 @@ impl<T> Lock<T> {
     fn lock_slow(&self) {
         // Pauses grow: each look takes the cache line away from who has the lock,
         // and one that takes it again and again is done sooner if left alone. Two
-        // workers that used one channel took 270 instead of NEW ns for a message
+        // workers that used one channel took 270 instead of 90 ns for a message
         // with short pauses.
         let mut pause = 1;
         for _ in 0..LOOKS {
@@ -179,5 +179,118 @@ impl<T> Drop for LockGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         self.lock.unlock();
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::{Lock, fences};
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+    use std::thread;
+
+    /// As after the start of a runtime: who gives the lock back has no fence.
+    fn registered<T>(value: T) -> Lock<T> {
+        fences::register();
+        Lock::new(value)
+    }
+
+    fn let_others_run_until(condition: impl Fn() -> bool) {
+        while !condition() {
+            thread::yield_now();
+        }
+    }
+
+    /// Two locks that share an entry of the table.
+    fn of_one_entry(locks: &[Lock<u32>]) -> (&Lock<u32>, &Lock<u32>) {
+        for (i, one) in locks.iter().enumerate() {
+            let entry: *const AtomicU32 = one.sleepers.count();
+            let other = locks[..i]
+                .iter()
+                .find(|other| std::ptr::eq(other.sleepers.count(), entry));
+            if let Some(other) = other {
+                return (one, other);
+            }
+        }
+        panic!("more entries than locks");
+    }
+
+    #[test]
+    fn one_thread_at_a_time_has_the_lock_also_of_more_than_there_are_cpus() {
+        const TIMES: u32 = 40_000;
+        for threads in [2, 8] {
+            let (lock, start) = (registered(0_u32), Barrier::new(threads as usize));
+            thread::scope(|scope| {
+                for _ in 0..threads {
+                    scope.spawn(|| {
+                        start.wait();
+                        for _ in 0..TIMES {
+                            let mut value = lock.lock();
+                            let before = *value;
+                            (0..4).for_each(|_| std::hint::spin_loop());
+                            *value = before + 1;
+                        }
+                    });
+                }
+            });
+            assert_eq!(*lock.lock(), threads * TIMES);
+        }
+    }
+
+    #[test]
+    fn all_who_sleep_for_a_lock_have_it_one_after_the_other() {
+        const THREADS: u32 = 6;
+        for _ in 0..20 {
+            let lock = registered(0_u32);
+            thread::scope(|scope| {
+                let held = lock.lock();
+                for _ in 0..THREADS {
+                    scope.spawn(|| *lock.lock() += 1);
+                }
+                // Threads of other tests may be counted too: then ours are asleep
+                // in another round.
+                let sleepers = lock.sleepers.count();
+                let_others_run_until(|| sleepers.load(Ordering::Relaxed) >= THREADS);
+                assert_eq!(*held, 0);
+            });
+            assert_eq!(*lock.lock(), THREADS);
+            // Those of other locks are on their way.
+            let_others_run_until(|| lock.sleepers.count().load(Ordering::Relaxed) == 0);
+        }
+    }
+
+    #[test]
+    fn who_sleeps_for_a_lock_sleeps_on_while_another_of_its_entry_is_used() {
+        const SLEEPERS: u32 = 2;
+        let locks: Vec<Lock<u32>> = (0..100).map(|_| registered(0)).collect();
+        let (slept_for, other) = of_one_entry(&locks);
+        for round in 1..=5 {
+            let awake = AtomicUsize::new(0);
+            thread::scope(|scope| {
+                let held = slept_for.lock();
+                for _ in 0..SLEEPERS {
+                    scope.spawn(|| {
+                        *slept_for.lock() += 1;
+                        awake.fetch_add(1, Ordering::Relaxed);
+                    });
+                }
+                let sleepers = other.sleepers.count();
+                let_others_run_until(|| sleepers.load(Ordering::Relaxed) >= SLEEPERS);
+                for _ in 0..2 {
+                    scope.spawn(|| {
+                        for _ in 0..1000 {
+                            *other.lock() += 1;
+                        }
+                    });
+                }
+                let_others_run_until(|| *other.lock() == round * 2000);
+                assert!(sleepers.load(Ordering::Relaxed) >= SLEEPERS);
+                assert_eq!(
+                    (*held, awake.load(Ordering::Relaxed)),
+                    ((round - 1) * SLEEPERS, 0)
+                );
+            });
+            assert_eq!(*slept_for.lock(), round * SLEEPERS);
+        }
     }
 }

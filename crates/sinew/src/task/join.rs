@@ -207,6 +207,7 @@ impl<T> JoinHandle<T> {
     }
 
     /// The outcome of a fiber that has ended.
+    #[track_caller]
     fn take_outcome(mut self) -> Result<T, JoinError> {
         assert!(!self.taken, "a JoinHandle was joined after it had resolved");
         debug_assert!(self.is_finished());

@@ -33,7 +33,7 @@ pub(crate) struct Waiter {
     /// Tasks that a select has woken while it entered lines: their wakers are
     /// user code, and are called when it has left all lines. Boxed because there
     /// are hardly ever any, and each waiter is made and dropped.
-    deferred: Cell<Option<Box<Vec<Wakeup>>>>,
+    deferred: Cell<Option<Box<[Wakeup]>>>,
 }
 
 // SAFETY: a block may be used from any thread; the rest is shareable itself.
@@ -151,13 +151,13 @@ impl Waiter {
     /// Keeps wakers for later; see the field.
     #[cold]
     pub(super) fn defer(&self, mut tasks: Vec<Wakeup>) {
-        let mut deferred = self.deferred.take().unwrap_or_default();
+        let mut deferred = self.deferred.take().map_or_else(Vec::new, Vec::from);
         deferred.append(&mut tasks);
-        self.deferred.set(Some(deferred));
+        self.deferred.set(Some(deferred.into()));
     }
 
     /// Those wakers, to be called now.
-    pub(super) fn take_deferred(&self) -> Option<Box<Vec<Wakeup>>> {
+    pub(super) fn take_deferred(&self) -> Option<Box<[Wakeup]>> {
         self.deferred.take()
     }
 

@@ -14,6 +14,7 @@ mod cancel;
 mod channel;
 mod drops;
 mod exit;
+mod in_line;
 mod join;
 mod local;
 mod migrate;

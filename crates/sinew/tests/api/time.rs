@@ -247,6 +247,37 @@ fn an_instant_does_sums_like_std_s() {
 }
 
 #[test]
+fn an_instant_is_std_s_and_back_again() {
+    let ours = Instant::now();
+    let theirs = std::time::Instant::now();
+    let later = Instant::now();
+    // Not earlier than it is one way, not later the other.
+    assert!(Instant::from(theirs) >= ours);
+    assert!(std::time::Instant::from(ours) <= theirs);
+    assert!(Instant::from(theirs) <= later + MS, "off by very little");
+    assert!(std::time::Instant::from(later) + MS >= theirs);
+    for after in [Duration::ZERO, Duration::from_nanos(1), MS, HOUR] {
+        assert_eq!(
+            Instant::from(std::time::Instant::from(ours + after)),
+            ours + after
+        );
+        assert_eq!(Instant::from(theirs + after), Instant::from(theirs) + after);
+        let back = std::time::Instant::from(Instant::from(theirs + after));
+        assert_eq!(back, theirs + after);
+    }
+    // Out of range: the first and the last moment.
+    let first = Instant::from(theirs - HOUR * 24);
+    assert!(first <= ours && first.checked_sub(Duration::from_nanos(1)).is_none());
+    let year = HOUR * 24 * 365;
+    if let Some(far) = theirs.checked_add(year * 1000) {
+        assert_eq!(
+            Instant::from(far).checked_add(Duration::from_nanos(1)),
+            None
+        );
+    }
+}
+
+#[test]
 fn instants_of_fibers_and_threads_are_of_one_clock() {
     on_workers(|runtime| {
         let before = Instant::now();

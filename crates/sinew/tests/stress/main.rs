@@ -8,6 +8,7 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
+mod channels;
 mod ends;
 mod sync;
 mod tokens;

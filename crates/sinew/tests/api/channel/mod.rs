@@ -9,6 +9,7 @@ mod cancel;
 mod close;
 mod drops;
 mod list;
+mod looks;
 mod oneshot;
 mod programs;
 mod promises;

@@ -5,6 +5,7 @@ use crate::harness::{Gate, on_workers, wait_until};
 use sinew::channel::{never, unbounded};
 use sinew::sync::{Event, FairMutex, Notify, Sequencer, promise};
 use sinew::{Cancelled, WaitReason, select, select_biased};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 #[test]
@@ -179,6 +180,29 @@ fn a_ticket_that_loses_keeps_its_place_in_the_line() {
         }
         drop((ticket, behind));
         assert_eq!(*mutex.lock(), 0);
+    });
+}
+
+#[test]
+fn a_ticket_whose_guard_a_select_took_is_spent() {
+    everywhere(|| {
+        let mutex = FairMutex::new(0);
+        let mut ticket = mutex.ticket();
+        let guard = select! { wait(&mut ticket) -> guard => guard.unwrap() };
+        assert!(!ticket.is_served());
+        let again = catch_unwind(AssertUnwindSafe(|| {
+            select! {
+                wait(&mut ticket) -> _ => {}
+                default => {}
+            }
+        }));
+        assert!(again.is_err());
+        let ticket = ticket.try_lock().unwrap_err();
+        assert!(catch_unwind(AssertUnwindSafe(|| ticket.lock())).is_err());
+        // It did not give back what was not its own any more.
+        assert!(mutex.try_lock().is_err());
+        drop(guard);
+        assert!(mutex.try_lock().is_ok());
     });
 }
 

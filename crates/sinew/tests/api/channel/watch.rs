@@ -143,6 +143,69 @@ fn wait_for_waits_for_the_value_and_looks_at_the_one_there_is() {
 }
 
 #[test]
+fn wait_for_gives_up_in_time_and_finds_what_comes_before() {
+    everywhere(|| {
+        let (tx, mut rx) = watch::channel(0);
+        let start = Instant::now();
+        let late = rx.wait_for_timeout(|value| *value == 1, 4 * MS);
+        assert_eq!(late.unwrap_err(), RecvTimeoutError::Timeout);
+        assert!(start.elapsed() >= 4 * MS);
+        let due = Instant::now() + 2 * MS;
+        let late = rx.wait_for_deadline(|value| *value == 1, due);
+        assert_eq!(late.unwrap_err(), RecvTimeoutError::Timeout);
+        assert!(Instant::now() >= due);
+        // Time that is over does not matter if there is no need to wait.
+        assert_eq!(
+            *rx.wait_for_timeout(|value| *value == 0, NO_TIME).unwrap(),
+            0
+        );
+        assert_eq!(*rx.wait_for_deadline(|value| *value == 0, due).unwrap(), 0);
+        drop(tx);
+        let end = rx.wait_for_timeout(|value| *value == 1, HOUR);
+        assert_eq!(end.unwrap_err(), RecvTimeoutError::Disconnected);
+    });
+    scenes(|scene| {
+        let (tx, rx) = watch::channel(0);
+        let (mut one, mut two) = (rx.clone(), rx);
+        let first = scene.left(move || one.wait_for_timeout(|n| *n == 2, HOUR).map(|n| *n));
+        let second = scene.right(move || {
+            let deadline = Instant::now() + HOUR;
+            two.wait_for_deadline(|n| *n == 2, deadline).map(|n| *n)
+        });
+        first.until_waiting();
+        second.until_waiting();
+        tx.send(1).unwrap();
+        tx.send(2).unwrap();
+        assert_eq!((first.join(), second.join()), (Ok(2), Ok(2)));
+    });
+}
+
+#[test]
+fn many_senders_change_one_value_until_the_last_is_gone() {
+    scenes(|scene| {
+        let (tx, mut rx) = watch::channel(0);
+        let senders: Vec<_> = (0..4)
+            .map(|n| {
+                let tx = tx.clone();
+                scene.side(n, move || {
+                    (0..100).for_each(|_| tx.send_modify(|sum| *sum += 1))
+                })
+            })
+            .collect();
+        let watcher = scene.left(move || {
+            while rx.changed().is_ok() {}
+            *rx.borrow()
+        });
+        for sender in senders {
+            sender.join();
+        }
+        watcher.until_waiting();
+        drop(tx);
+        assert_eq!(watcher.join(), 400);
+    });
+}
+
+#[test]
 fn the_sender_s_end_wakes_all_that_wait_and_leaves_the_value() {
     scenes(|scene| {
         let (tx, rx) = watch::channel(4);
@@ -264,14 +327,18 @@ fn a_cancelled_watcher_has_seen_nothing_and_a_send_is_no_point() {
         let waiter = runtime.spawn(move || {
             let answers = (rx.changed(), rx.changed_timeout(HOUR));
             let third = rx.wait_for(|value| *value == 0).map(|value| *value);
-            (answers, third, rx)
+            let fourth = rx
+                .wait_for_timeout(|value| *value == 0, HOUR)
+                .map(|value| *value);
+            (answers, (third, fourth), rx)
         });
         wait_until(|| waiter.fiber().wait_reason() != WaitReason::None);
         waiter.cancel();
-        let (answers, third, mut rx) = waiter.join().unwrap();
+        let (answers, (third, fourth), mut rx) = waiter.join().unwrap();
         let cancelled = Err(RecvError::Cancelled);
         assert_eq!(answers, (cancelled, Err(RecvTimeoutError::Cancelled)));
         assert_eq!(third, Err(RecvError::Cancelled));
+        assert_eq!(fourth, Err(RecvTimeoutError::Cancelled));
         let sender = runtime.spawn(move || {
             sinew::current().cancel();
             (tx.send(1), tx)

@@ -10,6 +10,7 @@ mod condvar;
 mod event;
 mod fair_mutex;
 mod futex;
+mod loans;
 mod mixed;
 mod mutex;
 mod notify;

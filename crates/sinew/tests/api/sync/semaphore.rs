@@ -423,6 +423,39 @@ fn owned_permits_keep_the_semaphore_and_travel() {
 }
 
 #[test]
+fn owned_waits_give_up_in_time_and_take_nothing() {
+    in_fibers(|| {
+        let it = Arc::new(Semaphore::new(3));
+        let start = Instant::now();
+        let (timeout, deadline) = (SHORT, start + SHORT);
+        for outcome in [
+            it.clone().acquire_many_owned_timeout(4, timeout),
+            it.clone().acquire_many_owned_deadline(4, deadline),
+        ] {
+            assert_eq!(outcome.unwrap_err(), AcquireTimeoutError::Timeout);
+        }
+        assert!(start.elapsed() >= SHORT);
+        // What is there is had, also when the time is over.
+        let two = it.clone().acquire_many_owned_deadline(2, start).unwrap();
+        let one = it.clone().acquire_owned_deadline(start).unwrap();
+        assert_eq!((two.num_permits(), one.num_permits()), (2, 1));
+        let none = it.clone().acquire_owned_deadline(start);
+        assert_eq!(none.unwrap_err(), AcquireTimeoutError::Timeout);
+        drop((two, one));
+        let all = it.clone().acquire_many_owned_timeout(3, HOUR).unwrap();
+        let theirs = it.clone();
+        let waiter =
+            spawn_parked(move || theirs.acquire_many_owned_deadline(3, Instant::now() + HOUR));
+        drop(all);
+        assert_eq!(waiter.join().unwrap().unwrap().num_permits(), 3);
+        it.close();
+        let closed = it.clone().acquire_owned_deadline(Instant::now() + HOUR);
+        assert_eq!(closed.unwrap_err(), AcquireTimeoutError::Closed);
+        assert_eq!(it.available_permits(), 3);
+    });
+}
+
+#[test]
 fn nothing_is_had_at_once() {
     let semaphore = Semaphore::new(0);
     assert_eq!(semaphore.acquire_many(0).unwrap().num_permits(), 0);

@@ -255,6 +255,8 @@ fn a_guard_dropped_by_the_waker_of_a_joiner_repays_a_fiber_that_has_ended() {
     go.set();
     holder.join().unwrap();
     joined.open();
+    // `join` may have been faster than the waker, which is not called then.
+    drop(guard.lock().unwrap().take());
     urgent.join().unwrap();
 }
 

@@ -1,7 +1,13 @@
 //! Locks and permits that are waited for and given up at once.
 
+#[path = "../../harness/level.rs"]
+mod level;
+
 use super::{dawdle, hasty, moment, some_workers, storm};
+use crate::harness::{Gate, Log, Rng, runtime, wait_until};
 use crate::seeded;
+use level::{ALL, running_at};
+use sinew::Builder;
 use sinew::sync::{FairMutex, Mutex, RwLock, Semaphore};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -159,4 +165,71 @@ fn a_read_write_lock_is_free_in_the_end_and_no_write_is_seen_half() {
         let guard = lock.try_write().expect("nobody holds it");
         assert_eq!(*guard, (written, written));
     });
+}
+
+#[test]
+fn with_all_locks_given_back_every_fiber_runs_at_its_own_priority() {
+    const FIBERS: usize = 12;
+    seeded("loans", 24, |rng| {
+        let runtime = runtime(2);
+        let mutexes = Arc::new([(); 3].map(Mutex::new));
+        let (begun, done) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let log = Log::new();
+        let fibers: Vec<_> = (0..FIBERS)
+            .map(|_| {
+                let own = ALL[rng.below(4) as usize];
+                let (mutexes, mut rng) = (mutexes.clone(), rng.split());
+                let (begun, done, turn) = (begun.clone(), done.clone(), Gate::new());
+                let (log, gate) = (log.clone(), turn.clone());
+                let fiber = Builder::new().priority(own).spread();
+                let fiber = fiber.spawn_on(&runtime.handle(), move || {
+                    begun.fetch_add(1, Ordering::SeqCst);
+                    for _ in 0..30 {
+                        nest(&mut rng, &*mutexes);
+                    }
+                    done.fetch_add(1, Ordering::SeqCst);
+                    while !gate.is_open() {
+                        sinew::park(); // those who measure want peace
+                    }
+                    log.push((own, running_at()));
+                });
+                (fiber.unwrap(), turn)
+            })
+            .collect();
+        wait_until(|| begun.load(Ordering::SeqCst) == FIBERS);
+        for (fiber, _) in &fibers {
+            if rng.chance(3) {
+                dawdle(rng);
+                fiber.cancel();
+            }
+        }
+        wait_until(|| done.load(Ordering::SeqCst) == FIBERS);
+        for (measured, (fiber, turn)) in fibers.iter().enumerate() {
+            turn.open();
+            fiber.fiber().unpark();
+            wait_until(|| log.len() > measured);
+        }
+        for (own, at) in log.take() {
+            assert_eq!(at, own);
+        }
+    });
+}
+
+/// Takes some of the mutexes, in order, and gives them back in any.
+fn nest(rng: &mut Rng, mutexes: &[Mutex<()>]) {
+    let mut guards = Vec::new();
+    for mutex in mutexes {
+        let time = moment(rng);
+        guards.push(match rng.below(6) {
+            0 => mutex.lock_or_cancelled().ok(),
+            1 => mutex.lock_timeout(time).ok(),
+            2 => mutex.try_lock().ok(),
+            3 => None,
+            _ => Some(mutex.lock()),
+        });
+        dawdle(rng);
+        if rng.chance(3) {
+            guards.swap_remove(rng.below(guards.len() as u64) as usize);
+        }
+    }
 }

@@ -1,0 +1,277 @@
+//! What priority the holder of a `Mutex` runs at, while others wait and when they
+//! are gone.
+
+#[path = "../../harness/level.rs"]
+mod level;
+
+use super::poll::ByHand;
+use super::{SHORT, parked};
+use crate::harness::{Gate, Log, in_fibers, wait_until};
+use level::{ALL, running_at};
+use sinew::Priority::{Critical, High, Low, Normal};
+use sinew::channel::{Receiver, Sender, bounded};
+use sinew::sync::{Mutex, MutexGuard};
+use sinew::{Builder, JoinHandle, Priority};
+use std::sync::Arc;
+
+fn spawn<T: Send + 'static>(
+    priority: Priority,
+    f: impl FnOnce() -> T + Send + 'static,
+) -> JoinHandle<T> {
+    Builder::new().priority(priority).spawn(f).unwrap()
+}
+
+/// What a [`Holder`] is told to do.
+enum Order {
+    Lock,
+    TryLock,
+    Unlock,
+    /// Says what priority it runs at.
+    Tell,
+}
+
+/// A fiber that locks and unlocks as it is told, through channels: these lend
+/// nothing.
+struct Holder {
+    orders: Sender<Order>,
+    told: Receiver<Priority>,
+    fiber: JoinHandle<()>,
+}
+
+impl Holder {
+    fn start(priority: Priority, mutex: &Arc<Mutex<()>>) -> Self {
+        let (orders, commands) = bounded(1);
+        let (answers, told) = bounded(1);
+        let mutex = mutex.clone();
+        let fiber = spawn(priority, move || {
+            let mut guard: Option<MutexGuard<'_, ()>> = None;
+            for order in commands {
+                match order {
+                    Order::Lock => guard = Some(mutex.lock()),
+                    Order::TryLock => guard = Some(mutex.try_lock().unwrap()),
+                    Order::Unlock => drop(guard.take().unwrap()),
+                    Order::Tell => answers.send(running_at()).unwrap(),
+                }
+            }
+        });
+        Self {
+            orders,
+            told,
+            fiber,
+        }
+    }
+
+    fn holding(priority: Priority, mutex: &Arc<Mutex<()>>) -> Self {
+        let holder = Self::start(priority, mutex);
+        holder.does(Order::Lock);
+        holder
+    }
+
+    /// Gives the order and waits until it was followed.
+    fn does(&self, order: Order) {
+        self.orders.send(order).unwrap();
+        self.runs_at();
+    }
+
+    fn runs_at(&self) -> Priority {
+        self.orders.send(Order::Tell).unwrap();
+        self.told.recv().unwrap()
+    }
+
+    fn ends(self) {
+        drop(self.orders);
+        wait_until(|| self.fiber.is_finished());
+        self.fiber.join().unwrap();
+    }
+}
+
+/// A fiber that stands in line for the mutex.
+fn waiter(priority: Priority, mutex: &Arc<Mutex<()>>) -> JoinHandle<()> {
+    let mutex = mutex.clone();
+    let fiber = spawn(priority, move || drop(mutex.lock()));
+    parked(&fiber);
+    fiber
+}
+
+#[test]
+fn what_is_measured_is_the_fiber_s_own_priority_while_nobody_lends() {
+    // What makes the other tests meaningful.
+    in_fibers(|| {
+        for priority in ALL {
+            let fiber = spawn(priority, move || {
+                (0..40).for_each(|_| assert_eq!(running_at(), priority));
+            });
+            wait_until(|| fiber.is_finished());
+            fiber.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_holder_runs_at_the_priority_of_its_most_urgent_waiter() {
+    in_fibers(|| {
+        for own in ALL {
+            for theirs in ALL {
+                let mutex = Arc::default();
+                let holder = Holder::holding(own, &mutex);
+                let waiting = waiter(theirs, &mutex);
+                let least = waiter(Low, &mutex);
+                assert_eq!(holder.runs_at(), own.max(theirs), "{own:?} for {theirs:?}");
+                holder.does(Order::Unlock);
+                assert_eq!(holder.runs_at(), own, "after {theirs:?}");
+                holder.ends();
+                waiting.join().unwrap();
+                least.join().unwrap();
+            }
+        }
+    });
+}
+
+#[test]
+fn when_an_urgent_waiter_gives_up_the_others_still_lend() {
+    in_fibers(|| {
+        for others in [Low, Normal, High] {
+            for cancelled in [false, true] {
+                let mutex = Arc::default();
+                let holder = Holder::holding(Low, &mutex);
+                let before = waiter(others, &mutex);
+                let theirs = mutex.clone();
+                let urgent = spawn(Critical, move || {
+                    if cancelled {
+                        theirs.lock_or_cancelled().is_ok()
+                    } else {
+                        theirs.lock_timeout(SHORT).is_ok()
+                    }
+                });
+                if cancelled {
+                    parked(&urgent);
+                    assert_eq!(holder.runs_at(), Critical);
+                    urgent.cancel();
+                }
+                let after = waiter(others, &mutex);
+                wait_until(|| urgent.is_finished());
+                assert!(!urgent.join().unwrap());
+                assert_eq!(holder.runs_at(), others, "cancelled: {cancelled}");
+                holder.does(Order::Unlock);
+                assert_eq!(holder.runs_at(), Low);
+                holder.ends();
+                before.join().unwrap();
+                after.join().unwrap();
+            }
+        }
+    });
+}
+
+#[test]
+fn a_loan_goes_from_holder_to_holder_until_the_urgent_one_has_its_turn() {
+    in_fibers(|| {
+        let mutex = Arc::new(Mutex::new(()));
+        let holder = Holder::holding(Low, &mutex);
+        let log = Log::new();
+        // In line: each lets the next have it, and says what it ran at.
+        let fibers: Vec<_> = [Normal, Low, High, Normal, Low]
+            .into_iter()
+            .map(|own| {
+                let (mutex, log) = (mutex.clone(), log.clone());
+                let fiber = spawn(own, move || {
+                    let guard = mutex.lock();
+                    let inside = running_at();
+                    drop(guard);
+                    log.push((own, inside, running_at()));
+                });
+                parked(&fiber);
+                fiber
+            })
+            .collect();
+        assert_eq!(holder.runs_at(), High);
+        holder.does(Order::Unlock);
+        wait_until(|| fibers.iter().all(JoinHandle::is_finished));
+        assert_eq!(holder.runs_at(), Low);
+        holder.ends();
+        let mut seen = log.take();
+        seen.sort_unstable();
+        let mut expected = [
+            (Normal, High, Normal),
+            (Low, High, Low),
+            (High, High, High),
+            (Normal, Normal, Normal),
+            (Low, Low, Low),
+        ];
+        expected.sort_unstable();
+        assert_eq!(seen, expected);
+    });
+}
+
+fn takes_it_before_others(former: Priority, others: Priority, order: Order) {
+    let mutex = Arc::default();
+    let low = Holder::start(Low, &mutex);
+    let former = Holder::holding(former, &mutex);
+    // First in line, and when its turn comes it does nothing.
+    let mut idle = ByHand::waiting(mutex.lock_async());
+    let waiting = waiter(others, &mutex);
+    former.does(Order::Unlock);
+    assert!(idle.is_woken() && !mutex.is_locked());
+    assert_eq!(low.runs_at(), Low, "it holds nothing");
+    low.does(order);
+    assert_eq!(low.runs_at(), others);
+    low.does(Order::Unlock);
+    assert_eq!(low.runs_at(), Low);
+    assert!(!waiting.is_finished());
+    assert!(idle.poll().is_some());
+    wait_until(|| waiting.is_finished());
+    waiting.join().unwrap();
+    low.ends();
+    former.ends();
+}
+
+#[test]
+fn a_low_fiber_that_takes_a_free_mutex_before_others_in_line_borrows_from_them() {
+    in_fibers(|| {
+        for former in ALL {
+            for others in [Normal, High] {
+                takes_it_before_others(former, others, Order::Lock);
+                takes_it_before_others(former, others, Order::TryLock);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_low_fiber_that_is_handed_the_mutex_borrows_from_those_still_in_line() {
+    in_fibers(|| {
+        for others in [Normal, High] {
+            let mutex = Arc::new(Mutex::new(()));
+            let (theirs, log) = (mutex.clone(), Log::new());
+            let (inside, go) = (Gate::new(), Gate::new());
+            let (says, gates) = (log.clone(), (inside.clone(), go.clone()));
+            let mut guard = mutex.lock();
+            let handed = spawn(Low, move || {
+                let guard = theirs.lock();
+                gates.0.open();
+                gates.1.pass();
+                says.push(running_at());
+                drop(guard);
+                says.push(running_at());
+            });
+            parked(&handed);
+            let waiting = waiter(others, &mutex);
+            // It is woken, and comes too late; until that has happened too often.
+            loop {
+                drop(guard);
+                match mutex.try_lock() {
+                    Ok(again) => guard = again,
+                    Err(_) => break,
+                }
+                assert!(!inside.is_open());
+                // However busy this worker is, it has its turn meanwhile.
+                (0..400).for_each(|_| sinew::yield_now());
+            }
+            inside.pass();
+            go.open();
+            wait_until(|| handed.is_finished());
+            assert_eq!(log.take(), [others, Low]);
+            handed.join().unwrap();
+            waiting.join().unwrap();
+        }
+    });
+}
