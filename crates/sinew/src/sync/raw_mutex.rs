@@ -19,7 +19,7 @@
 //! | 1         | 1       | just does: who was woken is on its way to try           |
 //! | 1         | 0       | under the lock of the line, and wakes the first in it   |
 //!
-//! Priorities: the word has the holder's at the time it took the lock. A waiter
+//! Priorities: the word has the holder's own, without what it has borrowed. A waiter
 //! that is more urgent lends (`wait::lend`), and sets `URGENT`, which sends who
 //! gives the lock back, and who takes it next, to the lock of the line: the one
 //! to repay, the other to borrow from those who still wait. Who takes it and is
@@ -107,8 +107,11 @@ unsafe impl Place for Waiting {
 fn holder_bits(fiber: Option<NonNull<Block>>) -> usize {
     match fiber {
         Some(block) => {
+            // Its own, not what it has borrowed: that goes back sooner than this
+            // lock, perhaps.
+            //
             // SAFETY: the running fiber is alive.
-            let priority = unsafe { block.as_ref() }.priority() as usize;
+            let priority = unsafe { block.as_ref() }.base_priority() as usize;
             block.as_ptr() as usize | priority << PRIORITY_SHIFT
         }
         // Nobody is more urgent than a thread or a task: they cannot borrow.
@@ -485,7 +488,7 @@ unsafe impl Operation for LockWait<'_> {
         let linked = unsafe { line.places.remove(&self.place) };
         if linked && self.raw.word.load(Ordering::Relaxed) & URGENT != 0 {
             // What it has lent goes back; what the others lend stays.
-            line.loan.repay();
+            line.loan.reconsider();
             self.raw.borrow_in(&mut line);
         }
         linked

@@ -4,7 +4,7 @@
 //! |---------------------|------------------------------------------------------|
 //! | 0                   | free, and the line is empty                          |
 //! | `LOCKED`            | held, or reserved for a ticket; the line is empty    |
-//! | `LOCKED \| WAITERS` | the same, and somebody stands in line                |
+//! | `LOCKED \| WAITERS` | the same, and there is a line, or a loan to repay    |
 //!
 //! While it is locked the word also has the holder: the address of the block of
 //! the fiber that locked (or has the ticket), and that fiber's own priority.
@@ -230,10 +230,12 @@ impl Turns {
     fn left(&self, line: &mut Line, place: &Waiting) {
         self.take_back(line, place);
         if line.places.is_empty() {
-            line.loan.repay();
+            line.loan.reconsider();
             line.highest = Priority::Low;
-            // Relaxed: it stays locked, and who enters next has this lock.
-            self.word.fetch_and(!WAITERS, Ordering::Relaxed);
+            if line.loan.is_none() {
+                // Relaxed: it stays locked, and who enters next has this lock.
+                self.word.fetch_and(!WAITERS, Ordering::Relaxed);
+            } // else the holder has to come and repay
         }
     }
 
@@ -245,7 +247,7 @@ impl Turns {
         // Relaxed: as in `lend`.
         let now = self.word.load(Ordering::Relaxed);
         if lent as usize > priority_of(now) {
-            line.loan.repay();
+            line.loan.reconsider();
             borrow(line, now);
         }
     }

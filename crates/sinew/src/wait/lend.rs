@@ -16,7 +16,7 @@
 use super::node::Node;
 use super::waiter::Waiter;
 use crate::fiber::{Block, BlockRef, slab};
-use crate::primitive::Ordering;
+use crate::primitive::{Ordering, fence};
 use crate::sched::shared::{Remote, Shared};
 use crate::sched::switch;
 use std::ptr::NonNull;
@@ -39,12 +39,22 @@ impl Loan {
             let Some(block) = slab::find(holder) else {
                 return; // it has ended: its guard was leaked
             };
-            // Relaxed: read by who holds the lock of the line, or as a hint.
+            // Relaxed: ordered by the fence; pairs with the one in `take_back`:
+            // either that sees this loan, or we see what it has left to raise.
             block.loans().fetch_add(1, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
             self.0 = Some(block);
         }
         if let Some(to) = &self.0 {
             lend_priority(from, to);
+        }
+    }
+
+    /// A waiter has left: all that was lent goes back, for those who still wait
+    /// lend anew. If that cannot be done here, it is when the lock is given back.
+    pub(crate) fn reconsider(&mut self) {
+        if self.0.as_ref().is_some_and(|to| may_take_back(to)) {
+            self.repay();
         }
     }
 
@@ -90,6 +100,12 @@ pub(crate) fn lend_priority(from: &Block, to: &Block) {
     unsafe { to.follow(wake) };
 }
 
+/// Whether it can be told here what those lend who wait for its end: the wait of
+/// an owner may end at any moment, unless its fiber is the one that runs here.
+fn may_take_back(from: &Block) -> bool {
+    !from.state().load().owner_waits() || switch::running() == Some(NonNull::from(from))
+}
+
 /// A waiter gave up: what it lent goes back, what others lend stays.
 #[cold]
 pub(super) fn take_back(from: &Block) {
@@ -103,8 +119,8 @@ pub(super) fn take_back(from: &Block) {
     let before = from.priority();
     let mut highest = from.base_priority();
     if from.state().load().owner_waits() {
-        if switch::running() != Some(NonNull::from(from)) {
-            return; // its owner's wait may end at any moment: ask nothing of it
+        if !may_take_back(from) {
+            return;
         }
         let owner = from.owner_waiter().get().cast::<Waiter>();
         // SAFETY: announced, and it waits until this fiber, which runs here, has
@@ -116,4 +132,12 @@ pub(super) fn take_back(from: &Block) {
         highest = highest.max(unsafe { links.cast::<Node>().as_ref().waiter() }.priority());
     });
     from.lower_priority(before, highest);
+    // Pairs with the one in `Loan::lend`.
+    fence(Ordering::SeqCst);
+    // Relaxed: ordered by the fence.
+    if from.loans().load(Ordering::Relaxed) > 0 {
+        // Through another lock, by who may have seen it as urgent as before: so it
+        // stays until that is given back.
+        from.raise_priority(before);
+    }
 }

@@ -10,7 +10,7 @@ use crate::harness::{Gate, Log, in_fibers, wait_until};
 use level::{ALL, running_at};
 use sinew::Priority::{Critical, High, Low, Normal};
 use sinew::channel::{Receiver, Sender, bounded};
-use sinew::sync::{Mutex, MutexGuard};
+use sinew::sync::{FairMutex, Mutex, MutexGuard};
 use sinew::{Builder, JoinHandle, Priority};
 use std::sync::Arc;
 
@@ -273,5 +273,116 @@ fn a_low_fiber_that_is_handed_the_mutex_borrows_from_those_still_in_line() {
             handed.join().unwrap();
             waiting.join().unwrap();
         }
+    });
+}
+
+/// A low fiber that takes `inner` while it runs at the priority that was lent to
+/// it through `outer`, and then gives `outer` back.
+#[test]
+fn a_loan_through_a_mutex_that_was_taken_during_another_loan_counts() {
+    in_fibers(|| {
+        let (outer, inner) = (Arc::new(Mutex::new(())), Arc::new(Mutex::new(())));
+        let mutexes = (outer.clone(), inner.clone());
+        let gates = [(); 3].map(|()| Gate::new());
+        let (theirs, log) = (gates.clone(), Log::new());
+        let says = log.clone();
+        let holder = spawn(Low, move || {
+            let outer = mutexes.0.lock();
+            says.push(running_at());
+            theirs[0].pass();
+            says.push(running_at());
+            let inner = mutexes.1.lock();
+            drop(outer);
+            theirs[1].pass();
+            says.push(running_at());
+            theirs[2].pass();
+            says.push(running_at());
+            drop(inner);
+            says.push(running_at());
+        });
+        wait_until(|| log.len() == 1);
+        let first = waiter(High, &outer);
+        gates[0].open();
+        wait_until(|| log.len() == 2 && first.is_finished());
+        gates[1].open();
+        wait_until(|| log.len() == 3);
+        let second = waiter(High, &inner);
+        gates[2].open();
+        wait_until(|| holder.is_finished());
+        assert_eq!(log.take(), [Low, High, Low, High, Low]);
+        for fiber in [first, second, holder] {
+            fiber.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_run_closure_whose_urgent_waiter_gave_up_has_its_priority_back_after_the_mutex() {
+    in_fibers(|| {
+        let mutex = Arc::new(Mutex::new(()));
+        let guard = mutex.lock();
+        let theirs = mutex.clone();
+        let urgent = spawn(High, move || theirs.lock_timeout(SHORT).is_ok());
+        wait_until(|| urgent.is_finished());
+        assert!(!urgent.join().unwrap());
+        // While it holds the mutex nobody can tell what its joiner lends; but then.
+        drop(guard);
+        assert_eq!(running_at(), Normal);
+    });
+}
+
+/// A low fiber stands in line while a joiner lends to it, who then gives up.
+#[test]
+fn a_waiter_that_was_lent_to_and_no_more_may_be_lent_to_again() {
+    in_fibers(|| {
+        let mutex = Arc::new(Mutex::new(()));
+        let guard = mutex.lock();
+        let (theirs, go, inside, leave) = (mutex.clone(), Gate::new(), Gate::new(), Gate::new());
+        let gates = (go.clone(), inside.clone(), leave.clone());
+        let log = Log::new();
+        let says = log.clone();
+        let low = spawn(Low, move || {
+            gates.0.pass();
+            says.push(running_at());
+            let guard = theirs.lock();
+            gates.1.open();
+            gates.2.pass();
+            says.push(running_at());
+            drop(guard);
+        });
+        let low_fiber = low.fiber();
+        let theirs = low_fiber.clone();
+        let joiner = spawn(High, move || theirs.wait());
+        parked(&joiner);
+        go.open();
+        wait_until(|| log.len() == 1);
+        wait_until(|| low_fiber.wait_reason() == sinew::WaitReason::Mutex);
+        joiner.cancel();
+        wait_until(|| joiner.is_finished());
+        drop(guard);
+        inside.pass();
+        let waiting = waiter(High, &mutex);
+        leave.open();
+        wait_until(|| low.is_finished());
+        assert_eq!(log.take(), [High, High]);
+        waiting.join().unwrap();
+        low.join().unwrap();
+    });
+}
+
+/// The same of a fair mutex, whose line is empty when the waiter is gone.
+#[test]
+fn a_run_closure_whose_urgent_waiter_gave_up_has_its_priority_back_after_the_fair_mutex() {
+    in_fibers(|| {
+        let mutex = Arc::new(FairMutex::new(()));
+        let guard = mutex.lock();
+        let theirs = mutex.clone();
+        let urgent = spawn(High, move || theirs.lock_timeout(SHORT).is_ok());
+        wait_until(|| urgent.is_finished());
+        assert!(!urgent.join().unwrap());
+        drop(guard);
+        assert_eq!(running_at(), Normal);
+        // And the lock is as good as new.
+        drop(mutex.try_lock().unwrap());
     });
 }
