@@ -142,7 +142,9 @@ impl<T> Chan<T> {
     /// Puts a message into the buffer, if there is room and nobody is to be told
     /// of it; else hands it back, and the lock. Most sends are this, without what
     /// others need.
-    #[inline]
+    // Always inlined, as the next two: it is the hot path of a few callers, and a
+    // call for each message costs 3 of 12 ns.
+    #[inline(always)]
     fn put_quietly(&self, message: T) -> Result<(), (T, StateGuard<'_, T>)> {
         let mut state = self.state.lock();
         match state.put_quietly(message) {
@@ -156,7 +158,7 @@ impl<T> Chan<T> {
 
     /// Takes a message out of the buffer, if there is one and nobody is to be
     /// told of the room; else hands over the lock. Most receives are this.
-    #[inline]
+    #[inline(always)]
     fn take_quietly(&self) -> Result<T, StateGuard<'_, T>> {
         let mut state = self.state.lock();
         match state.take_quietly() {
@@ -169,7 +171,7 @@ impl<T> Chan<T> {
     }
 
     /// Takes a message out of the buffer, if there is one.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take_buffered(&self) -> Option<T> {
         match self.take_quietly() {
             Ok(message) => Some(message),
@@ -192,6 +194,7 @@ impl<T> Chan<T> {
     }
 
     /// Sends where somebody is to be told, or says why that is not possible.
+    #[inline(never)]
     fn send_or_tell(mut state: StateGuard<'_, T>, message: T) -> Result<(), TrySendError<T>> {
         if let Some((seat, wakeup)) = state.claim_receiver() {
             // SAFETY: claimed by us, and we hold the lock.
@@ -387,6 +390,7 @@ impl<T> Drop for StateGuard<'_, T> {
 }
 
 /// Takes a message out of the buffer where somebody may have to be told.
+#[inline(never)]
 fn take_and_tell<T>(mut state: StateGuard<'_, T>) -> Option<T> {
     if state.len() == 0 {
         return None;
