@@ -243,6 +243,9 @@ impl<T> Chan<T> {
         if point::check_for(fiber).is_err() {
             return Err(SendTimeoutError::Cancelled(message));
         }
+        if !self.has_buffer() && !self.may_be_ready(false) {
+            return self.send_slow(fiber, message, deadline, at); // to stand in line
+        }
         // Most sends need not wait: so look first, without what a wait needs.
         match self.try_send(message) {
             Ok(()) => {
@@ -304,7 +307,7 @@ impl<T> Chan<T> {
         if !ready && self.may_look(deadline) {
             ready = look_again(fiber, || self.may_be_ready(true));
         }
-        if ready {
+        if ready && self.has_buffer() {
             if let Some(message) = self.take_buffered() {
                 // A loop of receives that need not wait lets others run, too.
                 safepoint();
