@@ -142,14 +142,14 @@ impl<T> Chan<T> {
     /// Puts a message into the buffer, if there is room and nobody is to be told
     /// of it; else hands it back, and the lock. Most sends are this, without what
     /// others need.
-    // Always inlined, as the next two: it is the hot path of a few callers, and a
-    // call for each message costs 3 of 12 ns.
+    // Always inlined, as the next two: it is the hot path of a few callers. With
+    // calls a message took 26 instead of 24 ns (`mpmc_4p4c`, one worker).
     #[inline(always)]
     fn put_quietly(&self, message: T) -> Result<(), (T, StateGuard<'_, T>)> {
         let mut state = self.state.lock();
         match state.put_quietly(message) {
             Ok(more_room) => {
-                self.say(true, more_room);
+                say(&self.ready, true, more_room);
                 Ok(())
             }
             Err(message) => Err((message, self.guard(state))),
@@ -163,7 +163,7 @@ impl<T> Chan<T> {
         let mut state = self.state.lock();
         match state.take_quietly() {
             Some((message, more, room)) => {
-                self.say(more, room);
+                say(&self.ready, more, room);
                 Ok(message)
             }
             None => Err(self.guard(state)),
@@ -177,12 +177,6 @@ impl<T> Chan<T> {
             Ok(message) => Some(message),
             Err(state) => take_and_tell(state),
         }
-    }
-
-    /// Says what would not wait; the caller has the lock.
-    #[inline]
-    fn say(&self, recv: bool, send: bool) {
-        say(&self.ready, recv, send);
     }
 
     #[inline]

@@ -14,7 +14,8 @@ use std::cell::{Cell, UnsafeCell};
 /// A receive as an arm.
 ///
 /// What it needs to stand in line is made when it does: most selects find
-/// something before, and then eight arms cost 55 ns less.
+/// something before. (That, and an order of arms without a division, made 160 ns
+/// for a message sent to one of eight arms and selected 65.)
 pub(crate) struct RecvChoice<'a, T> {
     receiver: &'a Receiver<T>,
     at: At,

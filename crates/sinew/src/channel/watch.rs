@@ -473,6 +473,11 @@ impl<T> Receiver<T> {
     /// # Errors
     ///
     /// As [`wait_for_timeout`](Self::wait_for_timeout).
+    ///
+    /// ```
+    /// let (_tx, mut rx) = sinew::channel::watch::channel(1);
+    /// assert!(rx.wait_for_deadline(|n| *n > 1, sinew::time::Instant::now()).is_err());
+    /// ```
     #[track_caller]
     pub fn wait_for_deadline(
         &mut self,

@@ -312,6 +312,15 @@ impl Semaphore {
     /// # Errors
     ///
     /// As [`acquire_timeout`](Self::acquire_timeout).
+    ///
+    /// ```
+    /// use sinew::sync::Semaphore;
+    /// use std::{sync::Arc, time::Duration};
+    ///
+    /// let two = Arc::new(Semaphore::new(2));
+    /// let three = two.acquire_many_owned_timeout(3, Duration::from_millis(1));
+    /// assert!(three.is_err());
+    /// ```
     #[track_caller]
     pub fn acquire_many_owned_timeout(
         self: Arc<Self>,
@@ -329,6 +338,14 @@ impl Semaphore {
     /// # Errors
     ///
     /// As [`acquire_timeout`](Self::acquire_timeout).
+    ///
+    /// ```
+    /// use sinew::{sync::Semaphore, time::Instant};
+    /// use std::sync::Arc;
+    ///
+    /// let one = Arc::new(Semaphore::new(1));
+    /// assert!(one.acquire_owned_deadline(Instant::now()).is_ok());
+    /// ```
     #[track_caller]
     pub fn acquire_owned_deadline(
         self: Arc<Self>,
@@ -343,6 +360,14 @@ impl Semaphore {
     /// # Errors
     ///
     /// As [`acquire_timeout`](Self::acquire_timeout).
+    ///
+    /// ```
+    /// use sinew::{sync::Semaphore, time::Instant};
+    /// use std::sync::Arc;
+    ///
+    /// let one = Arc::new(Semaphore::new(1));
+    /// assert!(one.acquire_many_owned_deadline(2, Instant::now()).is_err());
+    /// ```
     #[track_caller]
     pub fn acquire_many_owned_deadline(
         self: Arc<Self>,
