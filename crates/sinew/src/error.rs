@@ -69,7 +69,7 @@ pub(crate) struct Payload(pub(crate) Box<dyn Any + Send>);
 unsafe impl Sync for Payload {}
 
 impl Payload {
-    fn text(&self) -> Option<&str> {
+    pub(crate) fn text(&self) -> Option<&str> {
         let text = self.0.downcast_ref::<&'static str>().copied();
         text.or_else(|| self.0.downcast_ref::<String>().map(String::as_str))
     }

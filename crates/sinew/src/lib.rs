@@ -58,10 +58,12 @@ mod runtime;
 
 pub mod time;
 
-mod cancel;
 mod task;
 
 pub mod sync;
+
+mod cancel;
+mod local;
 
 pub mod channel;
 
@@ -69,17 +71,24 @@ pub mod channel;
 #[path = "select/mod.rs"]
 pub mod __select;
 
-pub use cancel::{check_cancelled, is_cancelled};
+pub mod scope;
+
+pub use cancel::{
+    CancelToken, CancelledWait, Elapsed, cancel_reason, check_cancelled, deadline, finally,
+    is_cancelled, shield, timeout,
+};
 pub use error::{Cancelled, JoinError};
-pub use fiber::{FiberId, Priority, WaitReason};
+pub use fiber::{CancelReason, FiberId, Priority, WaitReason};
+pub use local::{AccessError, FiberKey, ScopedValue};
 pub use runtime::{
     GuardStats, Handle, LeakedFiber, Runtime, RuntimeBuilder, RuntimeStats, ShutdownError,
     WorkerStats,
 };
+pub use scope::{Scope, ScopedJoinHandle, scope};
 pub use task::{
-    Builder, Fiber, JoinHandle, LocalJoinHandle, block_on, blocking, checkpoint, current,
-    no_suspend, park, park_or_cancelled, park_timeout, run, safepoint, spawn, spawn_blocking,
-    spawn_local, yield_now,
+    Builder, Fiber, JoinHandle, LocalJoinHandle, block_on, block_on_or_cancelled, blocking,
+    checkpoint, current, no_suspend, park, park_or_cancelled, park_timeout, run, safepoint, spawn,
+    spawn_blocking, spawn_local, yield_now,
 };
 pub use time::{interval, sleep, sleep_until};
 pub use worker::monitor::HogReport;

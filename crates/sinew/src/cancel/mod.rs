@@ -1,23 +1,42 @@
-//! Asking whether this fiber was asked to stop.
+//! Being asked to stop, asking others, and setting limits.
+//!
+//! What a request is, and how it reaches those it is for, is told in the header of
+//! `fiber::cancel`; what a point does in `wait::point`. Here is what users call.
+
+mod finally;
+mod shield;
+mod timeout;
+mod token;
+
+pub use finally::finally;
+pub use shield::shield;
+pub use timeout::{Elapsed, deadline, timeout};
+pub use token::{CancelToken, CancelledWait};
+pub(crate) use token::{Target, TokenArm, TokenCore};
 
 use crate::error::Cancelled;
+use crate::fiber::CancelReason;
 use crate::wait::point;
 
-/// Whether this fiber was cancelled; always false on a plain thread.
+/// Whether what runs here was cancelled: this fiber, or a scope, a limit or a token
+/// that it is inside of.
+///
+/// On a plain thread only the latter: nobody can cancel the thread itself.
 ///
 /// ```
 /// sinew::run(|| {
 ///     assert!(!sinew::is_cancelled());
 ///     sinew::current().cancel();
 ///     assert!(sinew::is_cancelled());
+///     sinew::shield(|| assert!(!sinew::is_cancelled()));
 /// });
 /// ```
 pub fn is_cancelled() -> bool {
     point::is_cancelled()
 }
 
-/// Answers `Err` if this fiber was cancelled: a cancellation point that does
-/// not wait.
+/// Answers `Err` if what runs here was cancelled: a cancellation point that does not
+/// wait.
 ///
 /// Each `Err` also yields, so that a loop which ignores it freezes nobody.
 ///
@@ -36,6 +55,21 @@ pub fn is_cancelled() -> bool {
 /// }
 /// assert_eq!(sinew::run(work), Ok(45));
 /// ```
+#[inline]
 pub fn check_cancelled() -> Result<(), Cancelled> {
     point::check()
+}
+
+/// Why what runs here was cancelled; none if it was not.
+///
+/// ```
+/// use sinew::{CancelReason, CancelToken};
+///
+/// let token = CancelToken::new();
+/// token.cancel_with("enough");
+/// token.enter(|| assert_eq!(sinew::cancel_reason(), Some(CancelReason::from("enough"))));
+/// assert_eq!(sinew::cancel_reason(), None);
+/// ```
+pub fn cancel_reason() -> Option<CancelReason> {
+    point::reason()
 }

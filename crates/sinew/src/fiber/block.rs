@@ -10,10 +10,11 @@
 //! | `id`, `runtime`, `table`, `spawned_at`, flags | who spawns, before `occupy` | anybody with a reference       |
 //! | `slot`                              | see `fiber::slot`                    |                                |
 //! | `context`, `suspender`, `panics`    | the owner (`fiber::state`, inv. 1)   | the owner                      |
+//! | `root`                              | who spawns; the owner; at the end the fiber, under the lock of `joiners` | the owner; others under that lock |
 //! | `home`                              | the owner                            | the owner, and hints           |
 //! | `link`                              | the owner, while in an inbox or free | the same                       |
 //! | `reason`, `waits_at`, `priority`    | the fiber, a joiner (`priority`)     | anybody, as a hint             |
-//! | `joiners`                           | under its lock                       | under its lock                 |
+//! | `joiners`, the nests at the root    | under its lock                       | under its lock                 |
 //! | `owner_waiter`                      | who has the handle, before `announce_owner` | the fiber, after `complete` |
 //! | `claimed`                           | who starts it, once                  | who wants to start it          |
 //!
@@ -22,6 +23,7 @@
 //! of a queue; the entry it leaves behind is stale, and its reference keeps the
 //! block until the entry is popped.
 
+use super::cancel::{Hook, Nest};
 use super::patience::Patience;
 use super::priority::Priority;
 use super::reason::WaitReason;
@@ -67,6 +69,7 @@ const _: () = assert!(
 );
 
 /// How the layers above put a woken fiber back and reuse its block.
+#[derive(Clone, Copy)]
 pub(crate) struct Ops {
     /// Puts a fiber that the caller owns into a queue.
     pub(crate) enqueue: unsafe fn(NonNull<Block>),
@@ -74,9 +77,26 @@ pub(crate) struct Ops {
     pub(crate) recycle: unsafe fn(NonNull<Block>),
 }
 
+/// Who has such a table; a type of its own, so that tables are made at compile time.
+pub(crate) trait OpsOf {
+    const OPS: Ops;
+}
+
 /// What few fibers have, apart.
 pub(crate) struct Extras {
     pub(crate) name: Option<Arc<str>>,
+    /// The token that stands for the fiber, from when it was asked for until the
+    /// fiber ends.
+    pub(crate) hook: Lock<Option<Arc<dyn Hook>>>,
+}
+
+impl Extras {
+    pub(super) fn new(name: Option<Arc<str>>) -> Self {
+        Self {
+            name,
+            hook: Lock::new(None),
+        }
+    }
 }
 
 /// How a fiber was asked to be; never changes.
@@ -90,7 +110,12 @@ pub(crate) struct Kind {
     pub(crate) migratable: bool,
     /// Runs on a pool thread, without a stack of ours.
     pub(crate) on_pool: bool,
+    /// Runs its closure even if it was cancelled before it began.
+    pub(crate) always_runs: bool,
 }
+
+/// Set in `root` while that holds the nest of a fiber that has not begun.
+pub(super) const TO_BE_CHILD: usize = 1;
 
 #[repr(C, align(16))]
 struct Head {
@@ -99,10 +124,12 @@ struct Head {
     link: AtomicPtr<Block>,
     home: AtomicPtr<()>,
     runtime: AtomicPtr<()>,
-    ops: Cell<Option<&'static Ops>>,
     table: Cell<Option<&'static SlotTable>>,
     context: UnsafeCell<MaybeUninit<Context>>,
     suspender: Cell<*const Suspender>,
+    /// The root of its stack, while it has one; before that the nest it is to be a
+    /// child of, with the lowest bit set.
+    root: Cell<*const ()>,
     joiners: Lock<List>,
     owner_waiter: Cell<*const ()>,
     spawned_at: AtomicPtr<Location<'static>>,
@@ -144,14 +171,16 @@ unsafe impl Send for Block {}
 impl std::panic::RefUnwindSafe for Block {}
 
 /// What a new fiber is made of.
-pub(crate) struct Birth {
+pub(crate) struct Birth<O> {
     pub(crate) runtime: NonNull<()>,
-    pub(crate) ops: &'static Ops,
+    pub(crate) ops: O,
     pub(crate) class: StackClass,
     pub(crate) priority: Priority,
     pub(crate) kind: Kind,
     pub(crate) name: Option<Arc<str>>,
     pub(crate) spawned_at: &'static Location<'static>,
+    /// The nest that it is a child of, which outlives it.
+    pub(crate) parent: Option<NonNull<Nest>>,
 }
 
 impl Block {
@@ -160,16 +189,24 @@ impl Block {
     /// # Safety
     ///
     /// The caller got the block from the slab and nobody else knows it.
-    pub(crate) unsafe fn occupy<F: FnOnce() -> T, T>(&self, birth: Birth, closure: F) {
+    pub(crate) unsafe fn occupy<F, T, O>(&self, birth: Birth<O>, closure: F)
+    where
+        F: FnOnce() -> T,
+        O: OpsOf,
+    {
         let head = &self.head;
         // Relaxed throughout: `State::occupy` publishes them with Release.
         head.link.store(ptr::null_mut(), Ordering::Relaxed);
         head.home.store(ptr::null_mut(), Ordering::Relaxed);
         head.runtime
             .store(birth.runtime.as_ptr(), Ordering::Relaxed);
-        head.ops.set(Some(birth.ops));
-        head.table.set(Some(Slot::<F, T>::TABLE));
-        head.suspender.set(ptr::null());
+        let _: O = birth.ops;
+        head.table.set(Some(Slot::<F, T>::table::<O>()));
+        let parent = birth.parent.map_or(ptr::null(), |nest| {
+            let nest = nest.as_ptr().cast_const().cast::<()>();
+            nest.map_addr(|addr| addr | TO_BE_CHILD)
+        });
+        head.root.set(parent);
         head.spawned_at.store(
             ptr::from_ref(birth.spawned_at).cast_mut(),
             Ordering::Relaxed,
@@ -177,7 +214,7 @@ impl Block {
         head.waits_at.store(ptr::null_mut(), Ordering::Relaxed);
         let extras = match birth.name {
             None => ptr::null_mut(),
-            name => Box::into_raw(Box::new(Extras { name })),
+            name => Box::into_raw(Box::new(Extras::new(name))),
         };
         // Release: pairs with `extras`.
         head.extras.store(extras, Ordering::Release);
@@ -262,6 +299,18 @@ impl Block {
         self.head.has_context.set(has);
     }
 
+    /// For `fiber::hanging`.
+    #[inline]
+    pub(super) fn root_cell(&self) -> &Cell<*const ()> {
+        &self.head.root
+    }
+
+    /// For `fiber::hanging`.
+    pub(super) fn extras_cell(&self) -> &AtomicPtr<Extras> {
+        &self.head.extras
+    }
+
+    #[inline]
     pub(crate) fn suspender(&self) -> *const Suspender {
         self.head.suspender.get()
     }
@@ -270,7 +319,7 @@ impl Block {
         self.head.suspender.set(suspender);
     }
 
-    /// Those who wait for its end.
+    /// Those who wait for its end. The same lock guards the nests at its root.
     pub(crate) fn joiners(&self) -> &Lock<List> {
         &self.head.joiners
     }
@@ -419,8 +468,8 @@ impl Block {
         self.head.extras.store(ptr::null_mut(), Ordering::Relaxed);
     }
 
-    fn ops(&self) -> &'static Ops {
-        self.head.ops.get().expect("an occupied block has ops")
+    pub(super) fn ops(&self) -> &'static Ops {
+        &self.table().ops
     }
 
     /// Follows a wake up: enqueues the fiber if that fell to the caller.
@@ -436,85 +485,6 @@ impl Block {
     }
 }
 
-/// An owned reference to a block: keeps the memory, not the stack.
-pub(crate) struct BlockRef(NonNull<Block>);
-
-// SAFETY: a block is `Send + Sync`, and the count is atomic.
-unsafe impl Send for BlockRef {}
-// SAFETY: as above.
-unsafe impl Sync for BlockRef {}
-
-impl BlockRef {
-    /// Takes over a reference that is counted already.
-    ///
-    /// # Safety
-    ///
-    /// The caller owns one reference and gives it up.
-    pub(crate) unsafe fn from_counted(block: NonNull<Block>) -> Self {
-        Self(block)
-    }
-
-    /// Makes a new reference.
-    ///
-    /// # Safety
-    ///
-    /// The block is occupied, and stays so until this returns.
-    pub(crate) unsafe fn acquire(block: NonNull<Block>) -> Self {
-        // SAFETY: the caller's promise.
-        unsafe { block.as_ref() }.state().acquire();
-        Self(block)
-    }
-
-    /// Gives the counted reference to the caller.
-    pub(crate) fn into_counted(self) -> NonNull<Block> {
-        let block = self.0;
-        std::mem::forget(self);
-        block
-    }
-
-    pub(crate) fn as_ptr(&self) -> NonNull<Block> {
-        self.0
-    }
-}
-
-impl std::ops::Deref for BlockRef {
-    type Target = Block;
-    fn deref(&self) -> &Block {
-        // SAFETY: our reference keeps the block occupied.
-        unsafe { self.0.as_ref() }
-    }
-}
-
-impl Clone for BlockRef {
-    fn clone(&self) -> Self {
-        // SAFETY: `self` keeps it occupied.
-        unsafe { Self::acquire(self.0) }
-    }
-}
-
-impl Drop for BlockRef {
-    fn drop(&mut self) {
-        // SAFETY: we own one reference.
-        unsafe { release(self.0, 1) };
-    }
-}
-
-/// Gives `count` references up, and the block if they were the last.
-///
-/// # Safety
-///
-/// The caller owns that many references and uses none of them again.
-pub(crate) unsafe fn release(block: NonNull<Block>, count: u64) {
-    // SAFETY: occupied until our references are gone.
-    let held = unsafe { block.as_ref() };
-    let ops = held.ops();
-    if held.state().release(count) {
-        // SAFETY: nobody else has a reference; closure and outcome were dropped
-        // before (`fiber::slot`), so this frees raw memory only.
-        unsafe { (ops.recycle)(block) };
-    }
-}
-
 impl Block {
     /// A vacant block, as the slab makes them.
     pub(crate) fn vacant() -> Self {
@@ -525,10 +495,10 @@ impl Block {
                 link: AtomicPtr::new(ptr::null_mut()),
                 home: AtomicPtr::new(ptr::null_mut()),
                 runtime: AtomicPtr::new(ptr::null_mut()),
-                ops: Cell::new(None),
                 table: Cell::new(None),
                 context: UnsafeCell::new(MaybeUninit::uninit()),
                 suspender: Cell::new(ptr::null()),
+                root: Cell::new(ptr::null()),
                 joiners: Lock::new(List::new()),
                 owner_waiter: Cell::new(ptr::null()),
                 spawned_at: AtomicPtr::new(ptr::null_mut()),
@@ -543,6 +513,7 @@ impl Block {
                     local: false,
                     migratable: false,
                     on_pool: false,
+                    always_runs: false,
                 }),
                 claimed: AtomicBool::new(false),
                 has_context: Cell::new(false),

@@ -44,7 +44,7 @@
 //! changes it hides an earlier load of another thread, and loom does not try the
 //! change before that load. So who only looks is started last here.
 
-use super::block::{Birth, Block, Kind, Ops};
+use super::block::{Birth, Block, Kind, Ops, OpsOf};
 use super::priority::Priority;
 use super::proxy::ThreadProxy;
 use super::state::{Completed, Detached, Heard, Park, Snapshot, State, Wake, Wakes};
@@ -409,7 +409,7 @@ fn a_cancelled_park_returns_and_knows_why() {
             let fiber = fiber.clone();
             move || {
                 fiber.1.set(1);
-                if fiber.0.state.cancel() == Wake::Enqueue {
+                if fiber.0.state.cancel().wake == Wake::Enqueue {
                     park(&fiber);
                 }
             }
@@ -623,16 +623,20 @@ fn a_reference_made_by_the_registry_is_to_a_block_that_is_wholly_there() {
     });
 }
 
-static NO_OPS: Ops = Ops {
-    enqueue: |_| unreachable!("nothing is woken here"),
-    recycle: |_| {},
-};
+struct NoOps;
+
+impl OpsOf for NoOps {
+    const OPS: Ops = Ops {
+        enqueue: |_| unreachable!("nothing is woken here"),
+        recycle: |_| {},
+    };
+}
 
 fn unstarted() -> Block {
     let block = Block::vacant();
     let birth = Birth {
         runtime: NonNull::dangling(),
-        ops: &NO_OPS,
+        ops: NoOps,
         class: StackClass::SMALLEST,
         priority: Priority::Normal,
         kind: Kind {
@@ -640,9 +644,11 @@ fn unstarted() -> Block {
             local: false,
             migratable: false,
             on_pool: false,
+            always_runs: false,
         },
         name: None,
         spawned_at: Location::caller(),
+        parent: None,
     };
     // SAFETY: nobody else knows the block.
     unsafe { block.occupy(birth, || ()) };

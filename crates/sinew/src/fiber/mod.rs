@@ -4,11 +4,16 @@
 //! back through [`Ops`], a table of two functions.
 
 mod block;
+mod block_ref;
+pub(crate) mod cancel;
+mod hanging;
 mod id;
+pub(crate) mod locals;
 mod patience;
 mod priority;
 mod proxy;
 mod reason;
+mod root;
 pub(crate) mod slab;
 mod slot;
 mod state;
@@ -16,12 +21,13 @@ mod state;
 #[cfg(all(test, loom))]
 mod loom_tests;
 
-pub(crate) use block::{
-    Birth, Block, BlockRef, Context, Extras, Intent, Kind, Ops, Suspender, release,
-};
+pub(crate) use block::{Birth, Block, Context, Extras, Intent, Kind, Ops, OpsOf, Suspender};
+pub(crate) use block_ref::{BlockRef, release};
+pub use cancel::CancelReason;
 pub use id::FiberId;
 pub use priority::Priority;
 pub(crate) use proxy::ThreadProxy;
 pub use reason::WaitReason;
+pub(crate) use root::Root;
 pub(crate) use slot::{Begin, TakeOutcome, taker};
-pub(crate) use state::{Audience, Completed, Detached, Park, Wake};
+pub(crate) use state::{Audience, Completed, Detached, Park, Told, Wake};

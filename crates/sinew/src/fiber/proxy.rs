@@ -9,8 +9,11 @@
 //! before it waits on the word with `SLEEPING` as the expected value; a waker
 //! that changes the word makes that wait return at once or wakes it.
 
+use super::cancel::Nest;
 use crate::primitive::AtomicU32;
-use crate::sys::futex;
+use crate::sys::{Lock, futex};
+use std::cell::Cell;
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -31,6 +34,24 @@ pub(crate) struct ThreadProxy {
     ended: AtomicBool,
     id: u64,
     name: Option<Arc<str>>,
+    /// The scopes on the thread's stack.
+    nests: Lock<Nests>,
+}
+
+/// The innermost of a thread's nests (`fiber::cancel`, invariant 2).
+pub(crate) struct Nests(Cell<*const Nest>);
+
+// SAFETY: followed only under the lock that it is in.
+unsafe impl Send for Nests {}
+
+impl Nests {
+    pub(crate) fn innermost(&self) -> *const Nest {
+        self.0.get()
+    }
+
+    pub(crate) fn cell(&self) -> &Cell<*const Nest> {
+        &self.0
+    }
 }
 
 impl ThreadProxy {
@@ -43,6 +64,7 @@ impl ThreadProxy {
             // Relaxed: only uniqueness matters.
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             name: thread.name().map(Arc::from),
+            nests: Lock::new(Nests(Cell::new(ptr::null()))),
         })
     }
 
@@ -52,6 +74,10 @@ impl ThreadProxy {
 
     pub(crate) fn name(&self) -> Option<&str> {
         self.name.as_deref()
+    }
+
+    pub(crate) fn nests(&self) -> &Lock<Nests> {
+        &self.nests
     }
 
     /// Whether the thread has ended, or is about to.

@@ -49,6 +49,8 @@ pub enum WaitReason {
     Recv = 20,
     /// In a select.
     Select = 21,
+    /// For the children of a [`scope`](crate::scope()).
+    Scope = 22,
 }
 
 impl WaitReason {
@@ -75,6 +77,7 @@ impl WaitReason {
             19 => Self::Send,
             20 => Self::Recv,
             21 => Self::Select,
+            22 => Self::Scope,
             _ => Self::None,
         }
     }

@@ -23,7 +23,8 @@
 //! mapped chunk, and turn the look into a reference by `State::try_acquire`.
 //! Invariant 2: extras (names) are freed only under the lock.
 
-use super::block::{BLOCK_BYTES, Block, BlockRef, Extras};
+use super::block::{BLOCK_BYTES, Block, Extras};
+use super::block_ref::BlockRef;
 use crate::sys::map::{self, Mapping};
 use std::ptr::{self, NonNull};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -15,6 +15,7 @@
 //! its start, nothing while the body runs, the outcome from then until its
 //! owner (`fiber::state`, invariant 4) takes it, and nothing after.
 
+use super::block::{Ops, OpsOf};
 use crate::error::{Failure, JoinError, Payload};
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -44,17 +45,26 @@ pub(crate) struct SlotTable {
     pub(crate) drop_outcome: unsafe fn(*mut u8),
     /// Replaces the closure, which is leaked, by [`Failure::NoStack`].
     pub(crate) fail_no_stack: unsafe fn(*mut u8),
+    /// What the layers above do with the block.
+    pub(crate) ops: Ops,
 }
 
 /// The typed view of a slot.
 pub(crate) struct Slot<F, T>(std::marker::PhantomData<(F, T)>);
 
 impl<F: FnOnce() -> T, T> Slot<F, T> {
-    pub(crate) const TABLE: &'static SlotTable = &SlotTable {
-        begin: Self::begin,
-        drop_outcome: Self::drop_outcome,
-        fail_no_stack: Self::fail_no_stack,
-    };
+    /// The table of a block that is put back by `O`: in one with it, for a pointer
+    /// less in each block.
+    pub(crate) fn table<O: OpsOf>() -> &'static SlotTable {
+        const {
+            &SlotTable {
+                begin: Self::begin,
+                drop_outcome: Self::drop_outcome,
+                fail_no_stack: Self::fail_no_stack,
+                ops: O::OPS,
+            }
+        }
+    }
 
     const INLINE: bool = size_of::<Contents<F, T>>() <= super::block::INLINE_BYTES
         && align_of::<Contents<F, T>>() <= super::block::INLINE_ALIGN;

@@ -7,10 +7,15 @@
 //! changes it.
 //!
 //! ```text
-//!  63             16 15     10    9       8        7       6     5     4      3      2        1        0
-//! +-----------------+---------+-------+--------+---------+------+------+-------+-------+----------+----------+--------+
-//! | references (48) | unused  | OWNER | HANDLE | WAITERS | LOOK | POLL | TOKEN | NUDGE | NOTE     | COMPLETE | PARKED |
-//! +-----------------+---------+-------+--------+---------+------+------+-------+-------+----------+----------+--------+
+//!  63             16 15    13    12         11       10
+//! +-----------------+--------+----------+-------+--------+ …
+//! | references (48) | unused | SHUTDOWN | HANGS | CANCEL |
+//! +-----------------+--------+----------+-------+--------+ …
+//!
+//!       9       8        7       6      5      4       3       2       1          0
+//! … +-------+--------+---------+------+------+-------+-------+------+----------+--------+
+//!   | OWNER | HANDLE | WAITERS | LOOK | POLL | TOKEN | NUDGE | NOTE | COMPLETE | PARKED |
+//! … +-------+--------+---------+------+------+-------+-------+------+----------+--------+
 //! ```
 //!
 //! | `PARKED` | `NUDGE` | meaning                            | owner of the saved context |
@@ -60,7 +65,7 @@ const NUDGE: u64 = 1 << 3;
 const TOKEN: u64 = 1 << 4;
 /// A waker made by `block_on` was woken.
 const POLL: u64 = 1 << 5;
-/// A frame of this fiber was cancelled.
+/// A frame of this fiber may be marked: walk and see (`fiber::cancel`).
 const LOOK: u64 = 1 << 6;
 /// Somebody is, or was, in the list of those who wait for its end.
 const WAITERS: u64 = 1 << 7;
@@ -68,6 +73,12 @@ const WAITERS: u64 = 1 << 7;
 const HANDLE: u64 = 1 << 8;
 /// The handle's owner waits, in the block's own place for it.
 const OWNER: u64 = 1 << 9;
+/// The fiber itself was cancelled: the root of its frames is marked.
+const CANCEL: u64 = 1 << 10;
+/// Scopes, or a token, hang on this fiber: who cancels goes on there.
+const HANGS: u64 = 1 << 11;
+/// It was cancelled because its runtime ends.
+const SHUTDOWN: u64 = 1 << 12;
 /// One reference.
 const REF: u64 = 1 << 16;
 
@@ -106,6 +117,15 @@ pub(crate) enum Wake {
     Enqueue,
     /// It runs, is queued, was woken by another, or has ended.
     Nothing,
+}
+
+/// What came of telling a fiber to look at its frames.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a fiber told to be enqueued and not enqueued never runs again"]
+pub(crate) struct Told {
+    pub(crate) wake: Wake,
+    /// Something hangs on it that is to be told as well.
+    pub(crate) hangs: bool,
 }
 
 /// What the worker that parked a fiber must do next.
@@ -169,6 +189,18 @@ impl Snapshot {
     pub(crate) fn look(self) -> bool {
         self.0 & LOOK != 0
     }
+    /// The fiber itself was cancelled.
+    pub(crate) fn cancelled(self) -> bool {
+        self.0 & CANCEL != 0
+    }
+    /// It was, because its runtime ends.
+    pub(crate) fn shut_down(self) -> bool {
+        self.0 & SHUTDOWN != 0
+    }
+    /// Scopes, or a token, hang on it.
+    pub(crate) fn hangs(self) -> bool {
+        self.0 & HANGS != 0
+    }
     pub(crate) fn complete(self) -> bool {
         self.0 & COMPLETE != 0
     }
@@ -192,6 +224,9 @@ impl fmt::Debug for Snapshot {
             .field("token", &self.token())
             .field("poll", &self.poll())
             .field("look", &self.look())
+            .field("cancelled", &self.cancelled())
+            .field("shut_down", &self.shut_down())
+            .field("hangs", &self.hangs())
             .field("waiters", &bit(WAITERS))
             .field("handle", &bit(HANDLE))
             .field("owner", &self.owner_waits())
@@ -214,7 +249,8 @@ impl State {
         debug_assert_eq!(self.load().references(), 0);
         // Release: what was written into the block is visible to `try_acquire`,
         // which may reach it through the registry. Nobody else changes a word
-        // without references, so a plain store loses nothing.
+        // without references, but the monitor, late, with a LOOK meant for who was
+        // here before: so a plain store loses nothing.
         self.0.store(HANDLE | (references * REF), Ordering::Release);
     }
 
@@ -226,10 +262,11 @@ impl State {
         Snapshot(self.0.load(Ordering::Acquire))
     }
 
-    /// Whether cancellation was requested; the whole cost of `check_cancelled`.
+    /// Whether a frame may be marked; the whole cost of `check_cancelled`.
     ///
-    /// Relaxed: the bit carries no data; whoever acts on it reads what it needs
-    /// through its own synchronisation.
+    /// Relaxed: the bit carries no data; who acts on it says so by
+    /// [`stop_looking`](Self::stop_looking), or walks and reads marks, which have
+    /// an order of their own.
     #[inline]
     pub(crate) fn look(&self) -> bool {
         Snapshot(self.0.load(Ordering::Relaxed)).look()
@@ -272,26 +309,86 @@ impl State {
         self.wake_by(NUDGE | POLL)
     }
 
-    /// Requests cancellation; also unparks, once, so that no `park` sleeps on.
-    pub(crate) fn cancel(&self) -> Wake {
-        if self.look() {
-            return Wake::Nothing; // it was told, and unparked, before
+    /// Marks the root of the fiber's frames, and tells it, once; also unparks, so
+    /// that no `park` sleeps on.
+    pub(crate) fn cancel(&self) -> Told {
+        self.cancel_by(CANCEL)
+    }
+
+    /// The same for the end of its runtime.
+    pub(crate) fn shut_down(&self) -> Told {
+        self.cancel_by(CANCEL | SHUTDOWN)
+    }
+
+    fn cancel_by(&self, bits: u64) -> Told {
+        // Relaxed: who was first has told it, and what hangs on it.
+        if Snapshot(self.0.load(Ordering::Relaxed)).cancelled() {
+            return Told {
+                wake: Wake::Nothing,
+                hangs: false,
+            };
         }
-        self.wake_by(NUDGE | TOKEN | LOOK)
+        self.tell_by(bits)
+    }
+
+    /// Tells the fiber that one of its frames was marked; otherwise as `cancel`.
+    pub(crate) fn tell(&self) -> Told {
+        self.tell_by(0)
+    }
+
+    fn tell_by(&self, bits: u64) -> Told {
+        let (wake, before) = self.wake_and_look(bits | NUDGE | TOKEN | LOOK);
+        Told {
+            wake,
+            hangs: before.hangs(),
+        }
+    }
+
+    /// Lets the fiber look at its frames at its next point, without waking it.
+    pub(crate) fn look_soon(&self) {
+        // Relaxed: no mark was made; there is something else to be found out.
+        self.0.fetch_or(LOOK, Ordering::Relaxed);
+    }
+
+    /// Takes LOOK away: called by the fiber itself, which found no mark, and looks
+    /// once more after this.
+    pub(crate) fn stop_looking(&self) {
+        // Acquire: who has set the bit before this marked a frame before that,
+        // which our next walk sees; pairs with `tell`. Who sets it after this
+        // leaves it set.
+        self.0.fetch_and(!LOOK, Ordering::Acquire);
+    }
+
+    /// Says that something hangs on the fiber: a nest, under the fiber's lock, or a
+    /// token, after it was left there.
+    pub(crate) fn hang(&self) {
+        // Relaxed: once set it stays, and then the locks of what hangs there order
+        // what follows.
+        if !Snapshot(self.0.load(Ordering::Relaxed)).hangs() {
+            // Release: who sees the bit sees where the fiber's root is, for which
+            // it takes the lock anyway. Acquire: who told us before this marked a
+            // frame before that, which our walk sees; pairs with `tell_by`.
+            self.0.fetch_or(HANGS, Ordering::AcqRel);
+        }
     }
 
     fn wake_by(&self, bits: u64) -> Wake {
+        self.wake_and_look(bits).0
+    }
+
+    fn wake_and_look(&self, bits: u64) -> (Wake, Snapshot) {
         // Release: the fiber sees what we wrote before; pairs with the Acquire
         // in `take_wakes` (we set the bit even if another did so already: without
         // our write no edge would lead from us to the fiber). Acquire: if the
         // fiber is ours we see the context its worker saved; pairs with the
         // Release in `commit_park`.
         let before = Snapshot(self.0.fetch_or(bits, Ordering::AcqRel));
-        if before.parked() && !before.nudged() {
+        let wake = if before.parked() && !before.nudged() {
             Wake::Enqueue
         } else {
             Wake::Nothing
-        }
+        };
+        (wake, before)
     }
 
     /// Gives the fiber away to its next waker; called by its worker once the

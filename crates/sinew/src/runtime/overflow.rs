@@ -23,13 +23,13 @@ fn describe(fault: usize) -> Option<OverflowReport> {
     // extras are freed with its block.
     unsafe {
         let fiber = block.as_ref();
-        if fiber.suspender().is_null() {
+        if fiber.root().is_null() {
             return None; // not on its stack yet
         }
         let class = fiber.class();
-        // The suspender is at the root of the stack; slots are aligned to their
+        // The root is in the first frame of the stack; slots are aligned to their
         // size, and the guard is at the low end.
-        let low = fiber.suspender().addr() & !(class.bytes() - 1);
+        let low = fiber.root().addr() & !(class.bytes() - 1);
         let guard = low..low + class.guard_bytes();
         if !guard.contains(&fault) {
             return None;

@@ -8,12 +8,15 @@
 //! reference (a test in `tests/api/migrate.rs` proves it in a release build with
 //! LTO).
 //!
-//! Constant-initialised and without destructors, but for the proxy: a read is
+//! Constant-initialised and without destructors, but for the proxy and the locals: a
+//! read is
 //! one instruction and valid also in a signal handler.
 
 use super::core::Core;
 use super::shared::Shared;
 use crate::fiber::ThreadProxy;
+use crate::fiber::cancel::Frame;
+use crate::fiber::locals::Locals;
 use crate::primitive;
 use std::arch::asm;
 use std::cell::{Cell, OnceCell};
@@ -30,6 +33,12 @@ thread_local! {
     static POOL: Cell<*const Shared> = const { Cell::new(ptr::null()) };
     /// The flag that a safepoint looks at.
     static PREEMPT: Cell<*const AtomicBool> = const { Cell::new(&NEVER) };
+    /// The innermost frame on this thread's own stack (`fiber::cancel`).
+    static FRAMES: Cell<*const Frame> = const { Cell::new(ptr::null()) };
+    /// The innermost binding of a scoped value there.
+    static VALUES: Cell<*const ()> = const { Cell::new(ptr::null()) };
+    /// The thread's values of `fiber_local!`.
+    static LOCALS: OwnLocals = const { OwnLocals(Locals::new()) };
     /// What stands for this thread where a fiber is expected.
     static PROXY: OnceCell<OwnProxy> = const { OnceCell::new() };
     /// The same once the locals of this thread are being destroyed: leaked, so
@@ -43,6 +52,15 @@ struct OwnProxy(Arc<ThreadProxy>);
 impl Drop for OwnProxy {
     fn drop(&mut self) {
         self.0.set_ended();
+    }
+}
+
+/// Drops them in order when the thread ends.
+struct OwnLocals(Locals);
+
+impl Drop for OwnLocals {
+    fn drop(&mut self) {
+        self.0.drop_all();
     }
 }
 
@@ -86,6 +104,42 @@ pub(crate) fn pool_of() -> *const Shared {
 pub(crate) fn set_pool_of(shared: *const Shared) {
     barrier();
     POOL.set(shared);
+}
+
+/// The innermost frame on this thread's own stack.
+#[inline(never)]
+pub(crate) fn frames() -> *const Frame {
+    barrier();
+    FRAMES.get()
+}
+
+#[inline(never)]
+pub(crate) fn set_frames(frame: *const Frame) {
+    barrier();
+    FRAMES.set(frame);
+}
+
+/// The innermost binding of a scoped value on this thread's own stack.
+#[inline(never)]
+pub(crate) fn values() -> *const () {
+    barrier();
+    VALUES.get()
+}
+
+#[inline(never)]
+pub(crate) fn set_values(binding: *const ()) {
+    barrier();
+    VALUES.set(binding);
+}
+
+/// This thread's own values of `fiber_local!`; none while they are destroyed.
+///
+/// A pointer, for it is used by code that may not be left in between: a plain
+/// thread stays what it is.
+#[inline(never)]
+pub(crate) fn locals() -> Option<ptr::NonNull<Locals>> {
+    barrier();
+    LOCALS.try_with(|own| ptr::NonNull::from(&own.0)).ok()
 }
 
 /// Whether the fiber should yield.

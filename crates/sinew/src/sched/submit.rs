@@ -15,7 +15,7 @@
 use super::core::Core;
 use super::current;
 use super::shared::{Remote, Shared, bump};
-use crate::fiber::{Block, Ops, slab};
+use crate::fiber::{Block, Ops, OpsOf, slab};
 use crate::primitive::{self, Ordering, fence};
 use crate::queue::Entry;
 use crate::queue::inbox::Pushed;
@@ -30,7 +30,11 @@ const KEEP_LOCAL: usize = 64;
 const LEAVE_TO_THIEVES: usize = 64;
 
 /// How blocks reach this layer.
-pub(crate) static OPS: Ops = Ops { enqueue, recycle };
+pub(crate) struct SchedOps;
+
+impl OpsOf for SchedOps {
+    const OPS: Ops = Ops { enqueue, recycle };
+}
 
 /// Hands a woken fiber to its worker from wherever we are.
 ///

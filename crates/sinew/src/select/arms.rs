@@ -7,6 +7,7 @@
 use crate::channel::{Receiver, RecvError, SendError, Sender};
 use crate::channel::{RecvChoice, SendChoice};
 use crate::error::{Cancelled, JoinError};
+use crate::fiber::Block;
 use crate::task::{JoinHandle, LocalJoinHandle};
 use crate::wait::end::EndWait;
 use crate::wait::select::{ArmRef, OperationArm};
@@ -77,7 +78,7 @@ impl<T> Permit<'_, T> {
 #[diagnostic::on_unimplemented(
     message = "`join(handle)` of a select cannot join `{Self}`",
     label = "not a join handle",
-    note = "it takes a `JoinHandle` or `LocalJoinHandle` that can be borrowed, without `&` or `&mut` before it; for a fiber without its result there is `wait(&fiber)`"
+    note = "it takes a `JoinHandle`, `LocalJoinHandle` or `ScopedJoinHandle` that can be borrowed, without `&` or `&mut` before it; for a fiber without its result there is `wait(&fiber)`"
 )]
 pub trait Joinable: sealed::Sealed {
     /// What the fiber returns.
@@ -102,7 +103,7 @@ pub trait Joinable: sealed::Sealed {
     fn cancel(&self);
 }
 
-mod sealed {
+pub(crate) mod sealed {
     pub trait Sealed {}
     impl<T> Sealed for super::JoinHandle<T> {}
     impl<T> Sealed for super::LocalJoinHandle<T> {}
@@ -112,7 +113,7 @@ impl<T> Joinable for JoinHandle<T> {
     type Output = T;
 
     fn arm(&self) -> JoinArm<'_> {
-        JoinArm(OperationArm::no_point(EndWait::new(self.block())))
+        JoinArm::new(self.block())
     }
 
     #[track_caller]
@@ -129,7 +130,7 @@ impl<T> Joinable for LocalJoinHandle<T> {
     type Output = T;
 
     fn arm(&self) -> JoinArm<'_> {
-        JoinArm(OperationArm::no_point(EndWait::new(self.block())))
+        JoinArm::new(self.block())
     }
 
     #[track_caller]
@@ -144,6 +145,12 @@ impl<T> Joinable for LocalJoinHandle<T> {
 
 /// The arm `join(handle)`; no cancellation point.
 pub struct JoinArm<'a>(OperationArm<EndWait<'a>>);
+
+impl<'a> JoinArm<'a> {
+    pub(crate) fn new(fiber: &'a Block) -> Self {
+        Self(OperationArm::no_point(EndWait::new(fiber)))
+    }
+}
 
 /// Makes the arm `join(handle)`.
 pub fn join<H: Joinable>(handle: &H) -> JoinArm<'_> {

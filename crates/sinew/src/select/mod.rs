@@ -18,6 +18,7 @@
 mod arms;
 mod waitable;
 
+pub(crate) use arms::sealed;
 pub use arms::{
     JoinArm, Joinable, Permit, RecvArm, SendArm, WaitArm, cancel, join, joined, recv, send,
 };

@@ -1,6 +1,7 @@
 //! What the arm `wait(x)` can wait for.
 
 use super::arms::WaitArm;
+use crate::cancel::{CancelToken, CancelledWait, TokenArm};
 use crate::error::Cancelled;
 use crate::sync::{Broken, Event, FairMutexGuard, Future, Notify, SequencerToken, Ticket};
 use crate::sync::{EventWait, FutureWait, NotifyWait, SequencerWait, TicketWait};
@@ -20,6 +21,7 @@ use std::sync::Arc;
 /// | `&mut` [`Future`]                                    | its value, or [`Broken`]  |
 /// | `&mut` [`Ticket`]                                    | the lock                  |
 /// | `&`[`Fiber`]                                         | `()` once it has ended    |
+/// | `&`[`CancelToken`], [`token.cancelled()`](CancelToken::cancelled) | `()` once it is cancelled |
 /// | `&Arc` of any of those by reference                  | the same                  |
 ///
 /// An arm that is not chosen has no effect: the permit stays, the ticket keeps
@@ -43,7 +45,7 @@ use std::sync::Arc;
 #[diagnostic::on_unimplemented(
     message = "`wait(x)` of a select cannot wait for `{Self}`",
     label = "not something that can be waited for",
-    note = "it takes `&Event`, `&Notify`, `&Fiber`, an `&Arc` of one of these, `sequencer.token(n)`, `&mut sync::Future` and `&mut Ticket`",
+    note = "it takes `&Event`, `&Notify`, `&Fiber`, `&CancelToken`, an `&Arc` of one of these, `sequencer.token(n)`, `&mut sync::Future` and `&mut Ticket`",
     note = "a receiver goes into `recv(receiver)`, a join handle into `join(handle)`; receivers of `oneshot`, `broadcast` and `watch` are no arms: `sync::promise` or a channel can take their place"
 )]
 pub trait Waitable: sealed::Sealed {
@@ -57,7 +59,9 @@ pub trait Waitable: sealed::Sealed {
 }
 
 mod sealed {
-    use super::{Arc, Event, Fiber, Future, Notify, SequencerToken, Ticket};
+    use super::{
+        Arc, CancelToken, CancelledWait, Event, Fiber, Future, Notify, SequencerToken, Ticket,
+    };
     pub trait Sealed {}
     impl Sealed for &Event {}
     impl Sealed for &Notify {}
@@ -65,6 +69,8 @@ mod sealed {
     impl<T> Sealed for &mut Future<T> {}
     impl<T: ?Sized> Sealed for &mut Ticket<'_, T> {}
     impl Sealed for &Fiber {}
+    impl Sealed for &CancelToken {}
+    impl Sealed for CancelledWait<'_> {}
     impl<'a, W: ?Sized> Sealed for &'a Arc<W> where &'a W: Sealed {}
 }
 
@@ -171,6 +177,46 @@ impl<'a> Waitable for &'a Fiber {
     #[track_caller]
     fn into_arm(self) -> FiberArm<'a> {
         FiberArm(OperationArm::point(EndWait::new(self.block_to_await())))
+    }
+}
+
+/// An arm that waits for a token.
+#[doc(hidden)]
+pub struct CancelTokenArm<'a>(TokenArm<'a>);
+
+impl WaitArm for CancelTokenArm<'_> {
+    type Output = ();
+
+    fn as_arm(&mut self) -> ArmRef<'_> {
+        self.0.as_arm()
+    }
+
+    fn take(self) -> Result<(), Cancelled> {
+        self.0.take()
+    }
+}
+
+impl fmt::Debug for CancelTokenArm<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CancelTokenArm")
+    }
+}
+
+impl<'a> Waitable for &'a CancelToken {
+    type Output = ();
+    type Arm = CancelTokenArm<'a>;
+
+    fn into_arm(self) -> CancelTokenArm<'a> {
+        CancelTokenArm(TokenArm::new(self))
+    }
+}
+
+impl<'a> Waitable for CancelledWait<'a> {
+    type Output = ();
+    type Arm = CancelTokenArm<'a>;
+
+    fn into_arm(self) -> CancelTokenArm<'a> {
+        CancelTokenArm(TokenArm::new(self.token()))
     }
 }
 

@@ -1,8 +1,9 @@
 //! Running a future to its end, on a fiber or a thread.
 
+use crate::error::Cancelled;
 use crate::fiber::{Block, BlockRef, ThreadProxy, WaitReason};
 use crate::sched::{current, switch};
-use crate::wait::{Token, WaitSpec, Waiter, wait};
+use crate::wait::{Token, WaitOutcome, WaitSpec, Waiter, point, wait};
 use std::future::Future;
 use std::panic::Location;
 use std::pin::pin;
@@ -24,7 +25,36 @@ use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 /// ```
 #[track_caller]
 pub fn block_on<F: Future>(future: F) -> F::Output {
-    let at = Location::caller();
+    let spec = WaitSpec::new(WaitReason::Future, Location::caller());
+    match poll_until_ready(future, &spec) {
+        Ok(output) => output,
+        Err(Cancelled) => unreachable!("the wait is no point"),
+    }
+}
+
+/// As [`block_on`], but a cancellation point: if who waits is cancelled the future is
+/// dropped where it stands.
+///
+/// # Errors
+///
+/// [`Cancelled`] if who waits was cancelled, before or during the wait.
+///
+/// ```
+/// sinew::run(|| {
+///     assert_eq!(sinew::block_on_or_cancelled(async { 1 }), Ok(1));
+///     sinew::current().cancel();
+///     let stuck = sinew::block_on_or_cancelled(std::future::pending::<()>());
+///     assert_eq!(stuck, Err(sinew::Cancelled));
+/// });
+/// ```
+#[track_caller]
+pub fn block_on_or_cancelled<F: Future>(future: F) -> Result<F::Output, Cancelled> {
+    point::check()?;
+    let spec = WaitSpec::new(WaitReason::Future, Location::caller()).cancellable();
+    poll_until_ready(future, &spec)
+}
+
+fn poll_until_ready<F: Future>(future: F, spec: &WaitSpec<'_>) -> Result<F::Output, Cancelled> {
     let mut future = pin!(future);
     // A wake for a `block_on` around this one may be taken in here: in that case
     // the outer one is told to poll once more.
@@ -37,10 +67,15 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     let mut context = Context::from_waker(&waker);
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
-            return output;
+            return Ok(output);
         }
-        let spec = WaitSpec::new(WaitReason::Future, at).until(Token::Poll);
-        wait(&Waiter::for_current(), &spec);
+        let spec = WaitSpec {
+            token: Some(Token::Poll),
+            ..*spec
+        };
+        if wait(&Waiter::for_current(), &spec) == WaitOutcome::Cancelled {
+            return Err(Cancelled);
+        }
         tokens.taken = true;
     }
 }

@@ -2,16 +2,20 @@
 
 use super::join::JoinHandle;
 use super::spawn::{Request, cannot_spawn, enter, make_block};
-use crate::fiber::{WaitReason, taker};
+use crate::fiber::cancel::{Descent, Frame, FrameKind, Owner};
+use crate::fiber::{Block, ThreadProxy, WaitReason, taker};
 use crate::runtime::shared_for_spawn;
 use crate::sched::core::Core;
 use crate::sched::{current, submit, switch};
+use crate::sys::Lock;
+use crate::wait::chain::{self, LinkedFrame};
 use crate::wait::{WaitSpec, Waiter, wait};
 use crate::worker::pool::Job;
 use crate::worker::services;
 use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 /// Runs `f` on a thread of the blocking pool, and returns a handle to wait for
 /// its result.
@@ -75,9 +79,10 @@ where
 /// Runs `f` on a thread of the blocking pool while this fiber waits; `f` may
 /// borrow from the fiber's stack.
 ///
-/// The worker runs other fibers meanwhile. Waiting is no cancellation point: a
-/// closure that has begun cannot be stopped. A panic of `f` goes on in the
-/// caller. On a plain thread `f` just runs, in place.
+/// The worker runs other fibers meanwhile. Waiting is no cancellation point: the
+/// closure is always awaited. But cancellation points *in* it see what the caller is
+/// cancelled by. A panic of `f` goes on in the caller. On a plain thread `f` just
+/// runs, in place.
 ///
 /// # Panics
 ///
@@ -96,13 +101,16 @@ where
     F: FnOnce() -> T + Send,
     T: Send,
 {
-    if switch::running().is_none() {
+    let Some(caller) = switch::running() else {
         return f();
-    }
+    };
     let job = Borrowed {
         closure: UnsafeCell::new(Some(f)),
         result: UnsafeCell::new(None),
         waiter: Waiter::for_current(),
+        caller,
+        values: chain::values(),
+        runner: Lock::new(None),
     };
     let submitted = shared_for_spawn(|shared| {
         let job = Job::Borrowed {
@@ -114,7 +122,8 @@ where
     if let Err((_job, error)) = submitted {
         panic!("cannot run a closure on the blocking pool: {error}");
     }
-    let spec = WaitSpec::new(WaitReason::Blocking, Location::caller());
+    let pass_on = || job.tell_runner();
+    let spec = WaitSpec::new(WaitReason::Blocking, Location::caller()).passing_on(&pass_on);
     wait(&job.waiter, &spec); // does not unwind: the pool thread uses our frame
     match job.result.into_inner() {
         Some(Ok(value)) => value,
@@ -131,6 +140,42 @@ struct Borrowed<F, T> {
     closure: UnsafeCell<Option<F>>,
     result: UnsafeCell<Option<std::thread::Result<T>>>,
     waiter: Waiter,
+    /// Whose frames and scoped values the closure sees.
+    caller: NonNull<Block>,
+    values: *const (),
+    /// The pool thread, while it runs the closure.
+    runner: Lock<Option<Arc<ThreadProxy>>>,
+}
+
+impl<F, T> Borrowed<F, T> {
+    /// The caller is cancelled: so are the waits of the pool thread, and the scopes on
+    /// its stack. If it has not begun it will see that itself.
+    fn tell_runner(&self) {
+        let runner = self.runner.lock().clone();
+        if let Some(proxy) = runner {
+            proxy.unpark();
+            // SAFETY: we have it.
+            unsafe { Descent::of(Owner::Thread(NonNull::from(&*proxy))) }.run();
+        }
+    }
+
+    /// Runs the closure as the caller's.
+    fn run_as_caller(&self, closure: impl FnOnce() -> T) -> std::thread::Result<T> {
+        let proxy = current::proxy();
+        proxy.take_token(); // of a former job
+        *self.runner.lock() = Some(proxy.clone());
+        let owner = Owner::Thread(NonNull::from(&*proxy));
+        let frame = Frame::new(owner, FrameKind::Caller(self.caller), None);
+        current::set_values(self.values);
+        let result = {
+            // SAFETY: both end with this block; the closure does not unwind from it.
+            let _linked = unsafe { LinkedFrame::new(&frame) };
+            catch_unwind(AssertUnwindSafe(closure))
+        };
+        current::set_values(std::ptr::null());
+        drop(self.runner.lock().take());
+        result
+    }
 }
 
 impl<F: FnOnce() -> T, T> Borrowed<F, T> {
@@ -143,7 +188,7 @@ impl<F: FnOnce() -> T, T> Borrowed<F, T> {
         // SAFETY: the cells are ours now; see the type.
         let closure = unsafe { (*job.closure.get()).take() };
         let closure = closure.expect("a job runs once");
-        let result = catch_unwind(AssertUnwindSafe(closure));
+        let result = job.run_as_caller(closure);
         // SAFETY: as above.
         unsafe { *job.result.get() = Some(result) };
         // Nothing else claims this waiter: no list, no deadline.

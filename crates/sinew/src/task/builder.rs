@@ -163,7 +163,7 @@ impl Builder {
         unsafe { spawn_on(&handle.shared, request, f) }
     }
 
-    fn request(self, at: &'static Location<'static>) -> io::Result<Request> {
+    pub(crate) fn request(self, at: &'static Location<'static>) -> io::Result<Request> {
         let mut request = Request::new(at);
         if let Some(bytes) = self.stack_size {
             request.class = Some(stack_class("stack_size", bytes)?);

@@ -1,6 +1,7 @@
 //! A handle to a fiber, or to a plain thread in its place.
 
 use crate::error::Cancelled;
+use crate::fiber::cancel::descent;
 use crate::fiber::{Block, BlockRef, FiberId, ThreadProxy, WaitReason};
 use crate::sched::{current as thread, switch};
 use crate::wait::{WaitOutcome, WaitSpec, end};
@@ -95,9 +96,7 @@ impl Fiber {
     /// and ends. No effect on an ended fiber, nor on a plain thread.
     pub fn cancel(&self) {
         if let Inner::Fiber(block) = &self.0 {
-            let wake = block.state().cancel();
-            // SAFETY: the answer of this block's own word.
-            unsafe { block.follow(wake) };
+            descent::cancel_fiber(block);
         }
     }
 
@@ -131,6 +130,14 @@ impl Fiber {
         match end::wait_for_end(block, &spec) {
             WaitOutcome::Cancelled => Err(Cancelled),
             WaitOutcome::Woken | WaitOutcome::TimedOut => Ok(()),
+        }
+    }
+
+    /// The block, unless this stands for a thread.
+    pub(crate) fn as_block(&self) -> Option<&BlockRef> {
+        match &self.0 {
+            Inner::Fiber(block) => Some(block),
+            Inner::Thread(_) => None,
         }
     }
 

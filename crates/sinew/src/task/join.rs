@@ -2,6 +2,7 @@
 
 use super::fiber::Fiber;
 use crate::error::JoinError;
+use crate::fiber::cancel::descent;
 use crate::fiber::{Block, BlockRef, Detached, TakeOutcome, WaitReason, release};
 use crate::queue::Entry;
 use crate::sched::{current, switch};
@@ -62,7 +63,8 @@ impl<T> JoinHandle<T> {
     ///
     /// Only this fiber waits; its worker runs others. While it waits the other
     /// fiber is at least as urgent as this one. Waiting is no cancellation
-    /// point: the result is always awaited.
+    /// point: the result is always awaited. But if this fiber is cancelled, or what
+    /// it is inside of, before or meanwhile, that is passed on to the other.
     ///
     /// # Errors
     ///
@@ -129,7 +131,7 @@ impl<T> JoinHandle<T> {
 
     /// Asks the fiber to stop; see [`Fiber::cancel`].
     pub fn cancel(&self) {
-        self.fiber().cancel();
+        descent::cancel_fiber(&self.block);
     }
 
     /// A handle to the fiber itself.
@@ -165,6 +167,8 @@ impl<T> JoinHandle<T> {
         }
         let spec = WaitSpec::new(WaitReason::Join, at).lending_to(&self.block);
         if deadline.is_none() {
+            let pass_on = || descent::cancel_fiber(&self.block);
+            let spec = spec.passing_on(&pass_on);
             // SAFETY: `self` is the handle.
             unsafe { end::wait_as_owner(&self.block, &spec) };
             return true;

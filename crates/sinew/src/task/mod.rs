@@ -12,7 +12,7 @@ mod run;
 mod safepoint;
 mod spawn;
 
-pub use block_on::block_on;
+pub use block_on::{block_on, block_on_or_cancelled};
 pub use blocking::{blocking, spawn_blocking};
 pub use builder::Builder;
 pub use fiber::{Fiber, current};
@@ -20,4 +20,5 @@ pub use join::{JoinHandle, LocalJoinHandle};
 pub use park::{checkpoint, park, park_or_cancelled, park_timeout, yield_now};
 pub use run::run;
 pub use safepoint::{no_suspend, safepoint};
+pub(crate) use spawn::{Request, cannot_spawn, spawn_on};
 pub use spawn::{spawn, spawn_local};

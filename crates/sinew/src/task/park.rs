@@ -1,9 +1,9 @@
 //! Giving the CPU to others: until unparked, or for a moment.
 
-use crate::cancel::is_cancelled;
 use crate::error::Cancelled;
 use crate::fiber::{Intent, WaitReason};
 use crate::sched::switch;
+use crate::wait::point::is_cancelled;
 use crate::wait::{Deadline, Token, WaitOutcome, WaitSpec, Waiter, wait};
 use std::panic::Location;
 use std::time::Duration;

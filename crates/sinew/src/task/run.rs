@@ -70,11 +70,15 @@ where
     T: Send,
 {
     crate::sched::switch::about_to_wait();
+    let request = Request {
+        always_runs: true,
+        ..Request::new(at)
+    };
     // SAFETY: `Send`; and what `f` and its value borrow outlives this call,
     // which does not return before the fiber has completed and the outcome was
     // taken. `join` cannot be left in another way: it neither unwinds once the
     // fiber exists nor is it a cancellation point.
-    let handle = match unsafe { spawn_on(shared, Request::new(at), f) } {
+    let handle = match unsafe { spawn_on(shared, request, f) } {
         Ok(handle) => handle,
         Err(error) => cannot_spawn(&error),
     };

@@ -1,19 +1,21 @@
 //! Making fibers.
 
 use super::join::{JoinHandle, LocalJoinHandle};
+use crate::fiber::cancel::Nest;
 use crate::fiber::{Birth, BlockRef, Kind, Priority, taker};
 use crate::runtime::{Handle, Runtime, shared_for_spawn};
 use crate::sched::shared::Shared;
-use crate::sched::submit::{self, Gate, OPS, Placement};
+use crate::sched::submit::{self, Gate, Placement, SchedOps};
 use crate::sched::{current, switch};
 use crate::stack::StackClass;
 use std::io;
 use std::panic::Location;
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// How a fiber should be made.
-pub(super) struct Request {
+pub(crate) struct Request {
     pub(super) name: Option<Arc<str>>,
     pub(super) class: Option<StackClass>,
     pub(super) priority: Priority,
@@ -21,10 +23,22 @@ pub(super) struct Request {
     pub(super) migratable: bool,
     pub(super) placement: Placement,
     pub(super) at: &'static Location<'static>,
+    /// The nest that it is to be a child of.
+    pub(super) parent: Option<NonNull<Nest>>,
+    /// Even if it is cancelled before it begins.
+    pub(super) always_runs: bool,
 }
 
 impl Request {
-    pub(super) fn new(at: &'static Location<'static>) -> Self {
+    /// The same as a child of `nest`, which outlives the fiber.
+    pub(crate) fn child_of(self, nest: &Nest) -> Self {
+        Self {
+            parent: Some(NonNull::from(nest)),
+            ..self
+        }
+    }
+
+    pub(crate) fn new(at: &'static Location<'static>) -> Self {
         Self {
             name: None,
             class: None,
@@ -33,6 +47,8 @@ impl Request {
             migratable: false,
             placement: Placement::Balanced,
             at,
+            parent: None,
+            always_runs: false,
         }
     }
 }
@@ -74,7 +90,7 @@ pub(super) unsafe fn make_block<F: FnOnce() -> T, T>(
     };
     let birth = Birth {
         runtime: shared.tag(),
-        ops: &OPS,
+        ops: SchedOps,
         class: request.class.unwrap_or(shared.settings.class),
         priority: request.priority,
         kind: Kind {
@@ -82,16 +98,18 @@ pub(super) unsafe fn make_block<F: FnOnce() -> T, T>(
             local: request.placement == Placement::Here,
             migratable: request.migratable,
             on_pool,
+            always_runs: request.always_runs,
         },
         name: request.name,
         spawned_at: request.at,
+        parent: request.parent,
     };
     // SAFETY: fresh from the slab; the handle's reference is ours to take over.
     unsafe {
         block.as_ref().occupy(birth, closure);
         if shared.cancelling.load(Ordering::Relaxed) {
             // Not queued yet, so there is nobody to wake.
-            let _ = block.as_ref().state().cancel();
+            let _ = block.as_ref().state().shut_down();
         }
         Ok(BlockRef::from_counted(block))
     }
@@ -102,7 +120,7 @@ pub(super) unsafe fn make_block<F: FnOnce() -> T, T>(
 /// # Safety
 ///
 /// As [`make_block`]; `Placement::Here` only on a worker of `shared`.
-pub(super) unsafe fn spawn_on<F: FnOnce() -> T, T>(
+pub(crate) unsafe fn spawn_on<F: FnOnce() -> T, T>(
     shared: &Arc<Shared>,
     request: Request,
     closure: F,
@@ -126,7 +144,7 @@ pub(super) unsafe fn spawn_on<F: FnOnce() -> T, T>(
 
 #[cold]
 #[track_caller]
-pub(super) fn cannot_spawn(error: &io::Error) -> ! {
+pub(crate) fn cannot_spawn(error: &io::Error) -> ! {
     panic!("cannot spawn a fiber: {error}")
 }
 

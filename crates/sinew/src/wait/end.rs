@@ -16,7 +16,7 @@ use super::lend;
 use super::node::Node;
 use super::operation::{Enlisted, Operation};
 use super::outcome::WaitOutcome;
-use super::waiter::{WaitSpec, Waiter, wait};
+use super::waiter::{OnCancel, WaitSpec, Waiter, wait};
 use crate::fiber::{Audience, Block};
 use std::pin::pin;
 use std::ptr::NonNull;
@@ -129,7 +129,8 @@ unsafe impl Operation for EndWait<'_> {
 ///
 /// The caller has the handle of `target`, and with it the place for its owner.
 pub(crate) unsafe fn wait_as_owner(target: &Block, spec: &WaitSpec<'_>) {
-    debug_assert!(spec.deadline.is_none() && !spec.cancellable && spec.token.is_none());
+    debug_assert!(spec.deadline.is_none() && spec.token.is_none());
+    debug_assert!(!matches!(spec.on_cancel, OnCancel::Answer));
     let waiter = Waiter::for_current();
     target
         .owner_waiter()

@@ -27,7 +27,7 @@ use super::end::{forget_task, poll_end, wait_as_owner, wait_for_end, wake_joiner
 use super::node::{Node, WaitList};
 use super::outcome::{Claim, WaitOutcome};
 use super::waiter::{WaitSpec, Waiter, wait};
-use crate::fiber::{Birth, Block, Completed, Kind, Ops, Park, Priority, WaitReason};
+use crate::fiber::{Birth, Block, Completed, Kind, Ops, OpsOf, Park, Priority, WaitReason};
 use crate::primitive::model::Plain;
 use crate::primitive::{AtomicUsize, Ordering};
 use crate::queue::inbox::{Inbox, Pushed};
@@ -182,25 +182,29 @@ struct Worker {
     driver: FutexDriver,
 }
 
-static OPS: Ops = Ops {
-    enqueue: |block| {
-        // SAFETY: the fiber is ours, and its home is a `Worker` that lives as
-        // long as the model.
-        unsafe {
-            let worker = &*block.as_ref().home().cast::<Worker>();
-            if worker.inbox.push(block) == Pushed::WakeOwner {
-                worker.driver.unpark();
+struct ModelOps;
+
+impl OpsOf for ModelOps {
+    const OPS: Ops = Ops {
+        enqueue: |block| {
+            // SAFETY: the fiber is ours, and its home is a `Worker` that lives as
+            // long as the model.
+            unsafe {
+                let worker = &*block.as_ref().home().cast::<Worker>();
+                if worker.inbox.push(block) == Pushed::WakeOwner {
+                    worker.driver.unpark();
+                }
             }
-        }
-    },
-    recycle: |_| {},
-};
+        },
+        recycle: |_| {},
+    };
+}
 
 fn fiber() -> Block {
     let block = Block::vacant();
     let birth = Birth {
         runtime: NonNull::dangling(),
-        ops: &OPS,
+        ops: ModelOps,
         class: StackClass::SMALLEST,
         priority: Priority::Normal,
         kind: Kind {
@@ -208,9 +212,11 @@ fn fiber() -> Block {
             local: false,
             migratable: false,
             on_pool: false,
+            always_runs: false,
         },
         name: None,
         spawned_at: Location::caller(),
+        parent: None,
     };
     // SAFETY: nobody else knows the block.
     unsafe { block.occupy(birth, || ()) };
@@ -299,7 +305,7 @@ fn a_fiber_waits(cancel: bool, timer: bool) {
                 // The canceller has a reference.
                 let wake = shared.2.state().cancel();
                 // SAFETY: the answer of this block's own word.
-                unsafe { shared.2.follow(wake) };
+                unsafe { shared.2.follow(wake.wake) };
             })
         });
         let outcome = worker.wait(fiber, &|| post.unlink(&node), timer);

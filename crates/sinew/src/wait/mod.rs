@@ -25,6 +25,8 @@
 //! Invariant 3 (tasks): an async task's waiter is claimed only under the lock of
 //! the list that it is in, and unlinked under the same lock before it is freed.
 
+pub(crate) mod chain;
+pub(crate) mod children;
 pub(crate) mod deadline;
 pub(crate) mod end;
 pub(crate) mod lend;

@@ -17,7 +17,7 @@
 
 use super::outcome::WaitOutcome;
 use super::point;
-use super::waiter::{WaitSpec, Waiter, wait};
+use super::waiter::{OnCancel, WaitSpec, Waiter, wait};
 use crate::fiber::Block;
 use crate::sched::switch;
 use std::ptr::NonNull;
@@ -119,7 +119,7 @@ pub(crate) fn perform_for<O: Operation>(
     operation: &O,
     spec: &WaitSpec<'_>,
 ) -> Result<O::Output, WaitOutcome> {
-    if spec.cancellable && point::check_for(fiber).is_err() {
+    if matches!(spec.on_cancel, OnCancel::Answer) && point::check_for(fiber).is_err() {
         return Err(WaitOutcome::Cancelled);
     }
     // SAFETY: the running fiber is alive.

@@ -215,9 +215,7 @@ pub(crate) fn select(arms: &[ArmRef<'_>], spec: &SelectSpec) -> Selected {
             .map(Selected::Arm),
         OnCancel::Ignore => None,
     };
-    if told.is_some() && point::is_cancelled() {
-        // Yields, as each such answer does.
-        let _told = point::check();
+    if told.is_some() && point::check().is_err() {
         return tell(arms, told);
     }
     let mut looked = false;

@@ -3,6 +3,7 @@
 use super::deadline::{self, Deadline};
 use super::look;
 use super::outcome::{Claim, WaitOutcome};
+use super::point;
 use crate::fiber::{Block, Intent, Priority, ThreadProxy, WaitReason, Wake};
 use crate::sched::{current, switch};
 use crate::sys::Lock;
@@ -296,8 +297,8 @@ pub(crate) struct WaitSpec<'a> {
     pub(crate) reason: WaitReason,
     pub(crate) at: &'static Location<'static>,
     pub(crate) deadline: Option<Deadline>,
-    /// Is this wait a cancellation point?
-    pub(crate) cancellable: bool,
+    /// What it does when its fiber or thread is cancelled.
+    pub(crate) on_cancel: OnCancel<'a>,
     /// Who should run at least as urgently as the waiter, meanwhile.
     pub(crate) lend: Option<Lend<'a>>,
     /// A token whose arrival ends the wait; it is taken.
@@ -305,6 +306,17 @@ pub(crate) struct WaitSpec<'a> {
     /// How a wait with one place gives up: leaves its list, under that list's
     /// lock; false if it was in it no more. None if it is in no list.
     pub(crate) leave: Option<&'a dyn Fn() -> bool>,
+}
+
+/// What a wait does when its fiber or thread is cancelled.
+#[derive(Clone, Copy)]
+pub(crate) enum OnCancel<'a> {
+    /// It waits on: it is no point.
+    Ignore,
+    /// It gives up, and answers so.
+    Answer,
+    /// It passes that on, perhaps more than once, and waits on.
+    PassOn(&'a dyn Fn()),
 }
 
 /// Whom a waiting fiber lends its priority to.
@@ -333,7 +345,7 @@ impl<'a> WaitSpec<'a> {
             reason,
             at,
             deadline: None,
-            cancellable: false,
+            on_cancel: OnCancel::Ignore,
             lend: None,
             token: None,
             leave: None,
@@ -348,7 +360,12 @@ impl<'a> WaitSpec<'a> {
 
     #[inline]
     pub(crate) fn cancellable(mut self) -> Self {
-        self.cancellable = true;
+        self.on_cancel = OnCancel::Answer;
+        self
+    }
+
+    pub(crate) fn passing_on(mut self, pass_on: &'a dyn Fn()) -> Self {
+        self.on_cancel = OnCancel::PassOn(pass_on);
         self
     }
 
@@ -480,7 +497,33 @@ fn is_over(fiber: &Block, waiter: &Waiter, spec: &WaitSpec<'_>) -> bool {
         None => false,
     };
     token_came && waiter.give_up(spec, WaitOutcome::Woken)
-        || spec.cancellable && wakes.seen.look() && waiter.give_up(spec, WaitOutcome::Cancelled)
+        || wakes.seen.look() && gives_up_by_cancel(waiter.fiber(), waiter, spec)
+}
+
+/// Looks at the frames, for the wait of the fiber or thread that runs here: if it is
+/// cancelled the wait does what it is to do then. True if it gave up.
+#[cold]
+fn gives_up_by_cancel(
+    running: Option<NonNull<Block>>,
+    waiter: &Waiter,
+    spec: &WaitSpec<'_>,
+) -> bool {
+    let Some(cause) = point::cause(running) else {
+        return false;
+    };
+    let effect = match spec.on_cancel {
+        OnCancel::Ignore => return false,
+        OnCancel::Answer => waiter.give_up(spec, WaitOutcome::Cancelled),
+        OnCancel::PassOn(pass_on) => {
+            pass_on();
+            true
+        }
+    };
+    if effect {
+        // SAFETY: our own frames are linked.
+        unsafe { cause.observe() };
+    }
+    effect && matches!(spec.on_cancel, OnCancel::Answer)
 }
 
 fn wait_thread(proxy: &ThreadProxy, waiter: &Waiter, spec: &WaitSpec<'_>) {
@@ -494,15 +537,26 @@ fn wait_thread(proxy: &ThreadProxy, waiter: &Waiter, spec: &WaitSpec<'_>) {
         if token_came && waiter.give_up(spec, WaitOutcome::Woken) {
             return;
         }
+        let framed = !current::frames().is_null();
+        if framed && gives_up_by_cancel(None, waiter, spec) {
+            return;
+        }
         if deadline.is_some_and(|at| at.0 <= deadline::now()) {
             if waiter.give_up(spec, WaitOutcome::TimedOut) {
                 return;
             }
             deadline = None; // claimed: its notification is on the way
         }
-        proxy.sleep(deadline.map(Deadline::as_instant));
+        let until = match (deadline, point::thread_deadline().map(Deadline)) {
+            (Some(own), Some(frame)) => Some(own.min(frame)),
+            (own, frame) => own.or(frame),
+        };
+        proxy.sleep(until.map(Deadline::as_instant));
     }
 }
+
+/// Set in the owner of a timer that is a frame's (`cancel::timeout`), not a wait's.
+pub(crate) const OF_A_FRAME: usize = 1;
 
 /// A timer has fired: its fiber looks again, and sees that.
 ///
@@ -513,8 +567,14 @@ pub(crate) unsafe fn timer_fired(node: NonNull<TimerNode>) {
     // SAFETY: the node is in a frame of a fiber of this worker, which does not
     // run while we do; its owner is that fiber.
     unsafe {
-        let fiber = node.as_ref().owner().cast::<Block>();
-        let wake = (*fiber).state().nudge();
-        (*fiber).follow(wake);
+        let owner = node.as_ref().owner();
+        let fiber = &*owner.map_addr(|addr| addr & !OF_A_FRAME).cast::<Block>();
+        let wake = if owner.addr() & OF_A_FRAME == 0 {
+            fiber.state().nudge()
+        } else {
+            // What hangs on the fiber is told by the fiber itself (`wait::point`).
+            fiber.state().tell().wake
+        };
+        fiber.follow(wake);
     }
 }

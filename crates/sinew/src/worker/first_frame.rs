@@ -1,11 +1,14 @@
 //! The root of every fiber's stack.
 //!
-//! Runs the closure, publishes the outcome, wakes who waits for it: all on the
-//! fiber's own stack, because each of these may call user code (the closure,
-//! the drop of an outcome nobody wants, a task's waker). What remains, reusing
+//! Runs the closure, drops the fiber's locals, publishes the outcome, wakes who waits
+//! for it: all on the fiber's own stack, because each of these may call user code (the
+//! closure, drops, a task's waker). The last thing is to tell the scope that it is a
+//! child of, which may be gone after that. What remains, reusing
 //! the stack and the block, is the worker's, after the last switch.
 
-use crate::fiber::{Begin, Block, Completed, Suspender};
+use crate::fiber::locals::Locals;
+use crate::fiber::{Begin, Block, Completed, Root, Suspender};
+use crate::wait::children;
 use crate::wait::end::{wake_joiners, wake_list};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
@@ -18,13 +21,24 @@ pub(crate) unsafe fn first_frame(block: NonNull<Block>, suspender: &Suspender) {
     // SAFETY: owned by this worker while it runs.
     let fiber = unsafe { block.as_ref() };
     fiber.set_suspender(suspender);
-    let begin = if fiber.state().look() {
+    let root = Root::new(block);
+    fiber.set_root(&root);
+    // SAFETY: counted when it was spawned, once; ended below.
+    let orphaned = unsafe { children::begin(&root) };
+    if orphaned {
+        // It runs, so there is nobody to wake; and nothing hangs on it yet.
+        let _told = fiber.state().cancel();
+    }
+    let begin = if fiber.state().load().cancelled() && !fiber.kind().always_runs {
         Begin::DropUnrun
     } else {
         Begin::Run
     };
     // SAFETY: it was claimed once and the slot still holds the closure.
-    unsafe { run_to_completion(fiber, begin) };
+    unsafe { run_to_completion(fiber, begin, root.locals()) };
+    root.leave(fiber);
+    // SAFETY: begun above. After this nothing that the fiber borrowed is used.
+    unsafe { children::end(&root) };
 }
 
 /// Runs what the slot holds, publishes the outcome, and wakes who waits.
@@ -32,9 +46,10 @@ pub(crate) unsafe fn first_frame(block: NonNull<Block>, suspender: &Suspender) {
 /// # Safety
 ///
 /// The caller claimed the fiber's start; the slot holds the closure.
-pub(crate) unsafe fn run_to_completion(fiber: &Block, begin: Begin) {
+pub(crate) unsafe fn run_to_completion(fiber: &Block, begin: Begin, locals: &Locals) {
     // SAFETY: the slot holds the closure, and is ours.
     unsafe { (fiber.table().begin)(fiber.slot(), begin) };
+    locals.drop_all();
     // SAFETY: the outcome was just stored.
     unsafe { publish_outcome(fiber) };
 }
@@ -45,6 +60,20 @@ pub(crate) unsafe fn run_to_completion(fiber: &Block, begin: Begin) {
 ///
 /// The slot holds the outcome, and the caller owns the run.
 pub(crate) unsafe fn publish_outcome(fiber: &Block) {
+    // SAFETY: the caller's promise.
+    unsafe { publish_and_wake(fiber) };
+    // After it has completed: who hangs a token on it from now on sees that.
+    if fiber.state().load().hangs() {
+        if let Some(hook) = fiber.take_hook() {
+            hook.detach();
+        }
+    }
+}
+
+/// # Safety
+///
+/// As for [`publish_outcome`].
+unsafe fn publish_and_wake(fiber: &Block) {
     let audience = match fiber.state().complete() {
         Completed::ForHandle(audience) => audience,
         Completed::OutcomeIsOurs => {

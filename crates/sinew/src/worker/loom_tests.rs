@@ -30,7 +30,7 @@
 
 use super::pool::give_up;
 use super::shutdown::{Whom, alive, drain, poke};
-use crate::fiber::{Birth, Block, Kind, Ops, Priority};
+use crate::fiber::{Birth, Block, Kind, Ops, OpsOf, Priority};
 use crate::primitive::model::Plain;
 use crate::primitive::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::queue::deque::Injectors;
@@ -298,10 +298,14 @@ fn whoever_was_let_into_a_runtime_has_queued_its_fiber_before_the_workers_stop()
     });
 }
 
-static OPS: Ops = Ops {
-    enqueue: |_| unreachable!("nothing is woken here"),
-    recycle: |_| {},
-};
+struct ModelOps;
+
+impl OpsOf for ModelOps {
+    const OPS: Ops = Ops {
+        enqueue: |_| unreachable!("nothing is woken here"),
+        recycle: |_| {},
+    };
+}
 
 /// Sets the flag when a pool's task is dropped: its whole effect.
 struct Effect(Arc<World>);
@@ -319,7 +323,7 @@ fn a_drain_returns_when_the_last_task_of_the_pool_has_ended() {
         let block = Arc::new(Block::vacant());
         let birth = Birth {
             runtime: NonNull::dangling(),
-            ops: &OPS,
+            ops: ModelOps,
             class: StackClass::SMALLEST,
             priority: Priority::Normal,
             kind: Kind {
@@ -327,9 +331,11 @@ fn a_drain_returns_when_the_last_task_of_the_pool_has_ended() {
                 local: false,
                 migratable: false,
                 on_pool: true,
+                always_runs: false,
             },
             name: None,
             spawned_at: Location::caller(),
+            parent: None,
         };
         let effect = Effect(world.clone());
         // SAFETY: nobody else knows the block.

@@ -3,7 +3,8 @@
 //! Once per [`TICK`] it
 //!
 //! * raises the flag of a worker whose fiber has run for a whole quantum, which
-//!   safepoints look at;
+//!   safepoints look at, and lets its next cancellation point look at its limits of
+//!   time, for which a timer does not fire while the worker is not left;
 //! * reports a fiber that hogs its worker;
 //! * wakes a thief for a fiber that lies in the deque of a worker that does not
 //!   switch (`sched::submit`);
@@ -191,6 +192,11 @@ fn observe(
     }
     if running_for >= settings.quantum {
         remote.preempt.store(true, Ordering::Relaxed);
+        let load = || remote.current.load(Ordering::Acquire).cast_const();
+        // If the block is another's by now, that looks in vain, once.
+        // SAFETY: the word is atomic, and mapped under the slab's lock; a block that
+        // is free does not mind the bit.
+        unsafe { slab::peek(load, |block, _| block.state().look_soon()) };
     }
     if running_for >= settings.hog_after && !watch.reported {
         watch.reported = true;

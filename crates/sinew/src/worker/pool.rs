@@ -10,6 +10,7 @@
 
 use super::first_frame::run_to_completion;
 use super::shutdown;
+use crate::fiber::locals::Locals;
 use crate::fiber::{Begin, Block, release};
 use crate::primitive::fence;
 use crate::sched::current;
@@ -192,13 +193,15 @@ unsafe fn run_job(shared: &Shared, job: Job) {
         Job::Task(block) => {
             // SAFETY: the job owns the run's reference.
             let fiber = unsafe { block.as_ref() };
-            let begin = if fiber.state().look() {
+            let begin = if fiber.state().load().cancelled() {
                 Begin::DropUnrun
             } else {
                 Begin::Run
             };
+            // A pool thread's own locals outlive the job.
+            let none = Locals::new();
             // SAFETY: jobs run once, so the slot still holds the closure.
-            unsafe { run_to_completion(fiber, begin) };
+            unsafe { run_to_completion(fiber, begin, &none) };
             let daemon = fiber.kind().daemon;
             // SAFETY: the run's reference.
             unsafe { release(block, 1) };

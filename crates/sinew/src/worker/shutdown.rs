@@ -25,9 +25,11 @@
 //! its inboxes, do no harm.
 
 use super::first_frame::publish_outcome;
+use crate::fiber::cancel::Descent;
 use crate::fiber::{BlockRef, WaitReason, release, slab};
 use crate::primitive::{Ordering, fence};
 use crate::sched::shared::{Abandoned, Lives, Shared};
+use crate::wait::children;
 use crate::wait::node::Node;
 use crate::wait::{Deadline, WaitOutcome, WaitSpec, Waiter, wait};
 use std::panic::Location;
@@ -136,9 +138,9 @@ pub(crate) fn poke(shared: &Shared) {
 /// Requests cancellation of every fiber of the runtime.
 pub(crate) fn cancel_all(shared: &Arc<Shared>) {
     slab::for_each_of(shared.tag().as_ptr(), |block| {
-        let wake = block.state().cancel();
-        // SAFETY: the answer of this block's own word.
-        unsafe { block.follow(wake) };
+        let mut descent = Descent::new();
+        descent.shut_down_fiber(&block);
+        descent.run();
     });
 }
 
@@ -183,6 +185,7 @@ pub(crate) fn fail_abandoned(shared: &Shared) {
             let fiber = block.as_ref();
             (fiber.table().fail_no_stack)(fiber.slot());
             publish_outcome(fiber);
+            children::end_unbegun(fiber);
             release(block, if fiber.entry_merged() { 2 } else { 1 });
         }
     }

@@ -204,22 +204,23 @@ fn a_fiber_of_one_runtime_joins_one_of_another_and_only_it_waits() {
 }
 
 #[test]
-fn join_is_no_cancellation_point() {
+fn join_is_no_cancellation_point_but_passes_the_request_on() {
     on_workers(|runtime| {
-        let go = Gate::new();
-        let gate = go.clone();
+        let (go, begun) = (Gate::new(), Gate::new());
+        let (gate, begin) = (go.clone(), begun.clone());
         let joiner = runtime.spawn(move || {
             let child = sinew::Builder::new()
                 .spawn_on(&Handles::get(), move || {
+                    begin.open();
                     gate.pass();
-                    5
+                    if sinew::is_cancelled() { 5 } else { 4 }
                 })
                 .unwrap();
             let value = child.join();
             (value.unwrap(), sinew::is_cancelled())
         });
         let fiber = joiner.fiber();
-        wait_until(|| fiber.wait_reason() == WaitReason::Join);
+        wait_until(|| begun.is_open() && fiber.wait_reason() == WaitReason::Join);
         fiber.cancel();
         for _ in 0..100 {
             std::thread::yield_now();

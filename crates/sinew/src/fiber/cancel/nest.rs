@@ -1,0 +1,229 @@
+//! A scope as cancellation knows it: a frame with children.
+
+use super::descent::Hook;
+use super::frame::{Frame, FrameKind, Outward, Owner};
+use super::reason::CancelReason;
+use crate::fiber::Block;
+use crate::primitive::{AtomicBool, AtomicUsize, Ordering};
+use crate::sys::Lock;
+use crate::util::list::{Links, List};
+use std::cell::Cell;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+/// One scope; lives in the frame of the call that made it.
+#[repr(C)]
+pub(crate) struct Nest {
+    /// First, so that a frame of this kind is known to be in a nest.
+    frame: Frame,
+    /// The next nest outward of the same owner; under the owner's lock.
+    outer: Cell<*const Nest>,
+    /// The innermost binding of a scoped value where it was made: its children
+    /// begin with that.
+    values: *const (),
+    /// Children that were spawned and have not ended.
+    live: AtomicUsize,
+    /// It was cancelled: mirrors `Inner::cancelled`, for a look without the lock.
+    closed: AtomicBool,
+    inner: Lock<Inner>,
+}
+
+/// What others touch of it, under its lock.
+pub(crate) struct Inner {
+    /// The children that have started, by their [`Sibling`]s.
+    pub(super) children: List,
+    /// Why it was cancelled, if it was: who starts from now on is.
+    pub(super) cancelled: Option<CancelReason>,
+    /// The token that stands for it.
+    pub(super) hook: Option<Arc<dyn Hook>>,
+    /// The waiter of the owner, who waits for the last child; see
+    /// `wait::children`.
+    pub(crate) waiter: *const (),
+}
+
+// SAFETY: the pointer is followed under the lock, while the waiter is there.
+unsafe impl Send for Inner {}
+// SAFETY: `outer` is touched under the owner's lock (`fiber::cancel`, invariant
+// 2); `values` is constant, and followed by children, which the nest outlives; the
+// rest is shareable itself.
+unsafe impl Sync for Nest {}
+
+/// A child's place in its nest: at the root of its stack.
+#[repr(C)]
+pub(crate) struct Sibling {
+    links: Links,
+    block: NonNull<Block>,
+}
+
+impl Sibling {
+    pub(crate) fn new(block: NonNull<Block>) -> Self {
+        Self {
+            links: Links::new(),
+            block,
+        }
+    }
+
+    /// The fiber whose place it is.
+    pub(super) fn block(&self) -> NonNull<Block> {
+        self.block
+    }
+}
+
+impl Nest {
+    pub(crate) fn new(owner: Owner, values: *const ()) -> Self {
+        Self {
+            frame: Frame::new(owner, FrameKind::Nest, None),
+            outer: Cell::new(ptr::null()),
+            values,
+            live: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
+            inner: Lock::new(Inner {
+                children: List::new(),
+                cancelled: None,
+                hook: None,
+                waiter: ptr::null(),
+            }),
+        }
+    }
+
+    pub(crate) fn frame(&self) -> &Frame {
+        &self.frame
+    }
+
+    pub(crate) fn values(&self) -> *const () {
+        self.values
+    }
+
+    pub(super) fn inner(&self) -> &Lock<Inner> {
+        &self.inner
+    }
+
+    /// Links it as the innermost of `nests`, under the owner's lock.
+    pub(crate) fn link(&self, nests: &Cell<*const Nest>) {
+        self.outer.set(nests.get());
+        nests.set(self);
+    }
+
+    /// Unlinks it, the innermost, under the owner's lock.
+    pub(crate) fn unlink(&self, nests: &Cell<*const Nest>) {
+        debug_assert!(ptr::eq(nests.get(), self));
+        nests.set(self.outer.get());
+    }
+
+    /// Counts a child that is about to be queued.
+    pub(crate) fn count_child(&self) {
+        // Relaxed: counted by the owner, or by a child whose own end, under the
+        // lock, comes after.
+        self.live.fetch_add(1, Ordering::Relaxed);
+        // Relaxed: a hint. What it is for is that a limit knows of its effect; the
+        // child itself asks under the lock.
+        if self.closed.load(Ordering::Relaxed) {
+            self.observe_cause();
+        }
+    }
+
+    /// Tells the frame because of which the nest is cancelled that this had an
+    /// effect.
+    #[cold]
+    fn observe_cause(&self) {
+        // SAFETY: who spawns keeps the nest linked, and so all that is outward.
+        let cause = unsafe { Outward::from(&self.frame, self.frame.owner()) }.cause();
+        if let Some(cause) = cause {
+            // SAFETY: as above.
+            unsafe { cause.observe() };
+        }
+    }
+
+    /// Says that it was cancelled, under the lock.
+    pub(super) fn close(&self) {
+        // Relaxed: a hint.
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    /// It was made inside of what is cancelled already: so are its children.
+    pub(crate) fn begin_cancelled(&self, reason: CancelReason) {
+        let mut inner = self.inner.lock();
+        inner.cancelled.get_or_insert(reason);
+        self.close();
+    }
+
+    /// Takes a child back that was counted, and never queued.
+    ///
+    /// For who keeps the nest alive: the owner, or a child.
+    pub(crate) fn uncount_child(&self) {
+        self.live.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_children(&self) -> bool {
+        // Relaxed: under the lock, or a hint.
+        self.live.load(Ordering::Relaxed) > 0
+    }
+
+    /// A child starts; true if the nest is cancelled.
+    ///
+    /// # Safety
+    ///
+    /// The child was counted, and `sibling` stays until `end_child`.
+    pub(crate) unsafe fn begin_child(&self, sibling: &Sibling) -> bool {
+        let mut inner = self.inner.lock();
+        // SAFETY: the caller's promise; in no list yet.
+        unsafe { inner.children.push_back(NonNull::from(sibling).cast()) };
+        inner.cancelled.is_some()
+    }
+
+    /// A child ends; `last` is called under the lock if it was the last one. After
+    /// that the nest may be gone (invariant 4).
+    ///
+    /// # Safety
+    ///
+    /// It was counted, and linked by `begin_child` if `sibling` says so.
+    pub(crate) unsafe fn end_child<T>(
+        &self,
+        sibling: Option<&Sibling>,
+        last: impl FnOnce(&mut Inner) -> Option<T>,
+    ) -> Option<T> {
+        let mut inner = self.inner.lock();
+        if let Some(sibling) = sibling {
+            // SAFETY: the caller's promise.
+            unsafe { inner.children.remove(NonNull::from(sibling).cast()) };
+        }
+        // Relaxed: the lock orders it before the owner's look.
+        if self.live.fetch_sub(1, Ordering::Relaxed) == 1 {
+            last(&mut inner)
+        } else {
+            None
+        }
+    }
+
+    /// Whether no child is left; if some are, `waiter` is told of the last.
+    pub(crate) fn is_empty_or_tells(&self, waiter: *const ()) -> bool {
+        let mut inner = self.inner.lock();
+        let empty = !self.has_children();
+        inner.waiter = if empty { ptr::null() } else { waiter };
+        empty
+    }
+
+    /// Why it was cancelled, if it was.
+    pub(crate) fn reason(&self) -> Option<CancelReason> {
+        self.inner.lock().cancelled.clone()
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.inner.lock().cancelled.is_some()
+    }
+
+    /// The token that stands for the nest; made by `make` if there is none yet.
+    pub(crate) fn hook_or(&self, make: impl FnOnce() -> Arc<dyn Hook>) -> Arc<dyn Hook> {
+        if let Some(hook) = &self.inner.lock().hook {
+            return hook.clone();
+        }
+        let made = make(); // allocates: not under the lock
+        let mut inner = self.inner.lock();
+        inner.hook.get_or_insert(made).clone()
+    }
+
+    /// Takes the token that stands for it.
+    pub(crate) fn take_hook(&self) -> Option<Arc<dyn Hook>> {
+        self.inner.lock().hook.take()
+    }
+}

@@ -1,0 +1,148 @@
+//! The values of `fiber_local!` that one fiber or thread has.
+//!
+//! A key gets a number when it is first used; a table says where in the list of
+//! values, which is in the order in which they were made, the one with that number
+//! is. Values are boxed: they stay where they are while the table grows.
+//!
+//! At the end they are dropped, the last made first, on the stack of the fiber or
+//! thread. A drop may make others: they are dropped in the next of [`ROUNDS`]
+//! rounds; what is left then is leaked.
+
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+
+/// As many as POSIX promises for those of threads.
+const ROUNDS: usize = 5;
+
+/// A boxed value whose type was forgotten.
+#[derive(Clone, Copy)]
+struct Value {
+    key: usize,
+    at: NonNull<()>,
+    drop: unsafe fn(NonNull<()>),
+}
+
+#[derive(Default)]
+struct Table {
+    /// By the number of the key: one more than the index in `values`, or 0.
+    by_key: Vec<u32>,
+    values: Vec<Value>,
+}
+
+/// All of one fiber or thread; used by that alone.
+///
+/// One word while there are none: each fiber has it, few use it.
+pub(crate) struct Locals(Cell<Option<NonNull<RefCell<Table>>>>);
+
+impl Locals {
+    pub(crate) const fn new() -> Self {
+        Self(Cell::new(None))
+    }
+
+    fn table(&self) -> Option<&RefCell<Table>> {
+        // SAFETY: leaked by `table_or_new`, and freed by `drop_some` alone, which
+        // nobody calls while the answer is in use: no user code runs meanwhile.
+        self.0.get().map(|table| unsafe { table.as_ref() })
+    }
+
+    fn table_or_new(&self) -> &RefCell<Table> {
+        let table = self.0.get().unwrap_or_else(|| {
+            let table = NonNull::from(Box::leak(Box::default()));
+            self.0.set(Some(table));
+            table
+        });
+        // SAFETY: as in `table`.
+        unsafe { table.as_ref() }
+    }
+
+    /// Where the value of the key with this number is, if it was made.
+    #[inline]
+    pub(crate) fn get(&self, key: usize) -> Option<NonNull<()>> {
+        let table = self.table()?.borrow();
+        let place = *table.by_key.get(key)?;
+        let index = (place as usize).checked_sub(1)?;
+        Some(table.values[index].at)
+    }
+
+    /// Keeps a value for this key; the one that it has already wins, if making this
+    /// one has made that.
+    ///
+    /// # Safety
+    ///
+    /// The key is used for values of type `T` only.
+    pub(crate) unsafe fn put<T: 'static>(&self, key: usize, value: T) -> NonNull<()> {
+        /// # Safety
+        ///
+        /// `at` came from a `Box<T>`, and is not used again.
+        unsafe fn drop_box<T>(at: NonNull<()>) {
+            // SAFETY: the caller's promise.
+            drop(unsafe { Box::from_raw(at.as_ptr().cast::<T>()) });
+        }
+        if let Some(made) = self.get(key) {
+            return made; // by the initialiser of this one, which is dropped
+        }
+        let at = NonNull::from(Box::leak(Box::new(value))).cast();
+        let mut table = self.table_or_new().borrow_mut();
+        if table.by_key.len() <= key {
+            table.by_key.resize(key + 1, 0);
+        }
+        table.values.push(Value {
+            key,
+            at,
+            drop: drop_box::<T>,
+        });
+        table.by_key[key] = u32::try_from(table.values.len()).expect("fewer locals than 2^32");
+        at
+    }
+
+    /// Drops the last one that was made, if there is one left.
+    fn drop_last(&self, table: &RefCell<Table>) {
+        let last = {
+            let mut table = table.borrow_mut();
+            let last = table.values.pop();
+            if let Some(value) = last {
+                table.by_key[value.key] = 0;
+            }
+            last
+        };
+        let Some(Value { at, drop, .. }) = last else {
+            return;
+        };
+        // SAFETY: from the box that `put` leaked, with its own type, and out of the
+        // table now.
+        let dropped = catch_unwind(AssertUnwindSafe(|| unsafe { drop(at) }));
+        if let Err(payload) = dropped {
+            // The panic hook has told of it; its payload may panic as well.
+            std::mem::forget(payload);
+        }
+    }
+
+    /// Drops all of them; user code, on the stack of whose they are.
+    #[inline]
+    pub(crate) fn drop_all(&self) {
+        if let Some(table) = self.0.get() {
+            self.drop_some(table);
+        }
+    }
+
+    #[cold]
+    fn drop_some(&self, table: NonNull<RefCell<Table>>) {
+        {
+            // SAFETY: leaked by `table_or_new`; freed below.
+            let table = unsafe { table.as_ref() };
+            for _ in 0..ROUNDS {
+                // As many as there are when the round begins: what a drop makes is in
+                // the next one, or takes the place of what it would have been.
+                let round = table.borrow().values.len();
+                for _ in 0..round {
+                    self.drop_last(table);
+                }
+            }
+        }
+        self.0.set(None);
+        // SAFETY: leaked by `table_or_new`, and nobody else has it any more. What is
+        // left in it is leaked.
+        drop(unsafe { Box::from_raw(table.as_ptr()) });
+    }
+}

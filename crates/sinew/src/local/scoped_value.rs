@@ -1,0 +1,125 @@
+//! Values bound for the time of a call, seen by children of scopes.
+//!
+//! A binding is in the stack frame of the call that made it, linked to the one outward of
+//! it. A child of a scope begins with the binding that was innermost where the scope was
+//! made: that is outward of the scope, so it lives longer than the child. What is bound
+//! inside of the scope's closure is not seen by children: it may be gone before them.
+
+use crate::wait::chain;
+use std::fmt;
+use std::marker::PhantomData;
+
+/// A value that is bound for the time of a call, and seen in all that is called, and in
+/// all children of scopes that are made in it, by reference.
+///
+/// For what would otherwise be an argument of every function: a request's id, a user, a
+/// deadline. Unlike a [fiber-local](crate::fiber_local!) it is inherited, and cannot be
+/// changed, only bound anew for an inner call. [`spawn`](crate::spawn), whose fiber may
+/// outlive the call, does not pass it on; [`blocking`](crate::blocking) does.
+///
+/// ```
+/// use sinew::ScopedValue;
+///
+/// static USER: ScopedValue<String> = ScopedValue::new();
+///
+/// fn greeting() -> String {
+///     USER.with(|user| format!("hello, {}", user.map_or("stranger", |name| name)))
+/// }
+///
+/// sinew::run(|| {
+///     let name = String::from("Ada");
+///     USER.bind(&name, || {
+///         sinew::scope(|s| {
+///             let child = s.spawn(greeting); // sees it, without a copy
+///             assert_eq!(child.join().unwrap(), "hello, Ada");
+///         });
+///     });
+///     assert_eq!(greeting(), "hello, stranger");
+/// });
+/// ```
+pub struct ScopedValue<T: 'static> {
+    /// So that each has an address of its own.
+    _place: u8,
+    _value: PhantomData<fn(&T)>,
+}
+
+/// One binding, in the frame of `bind`.
+struct Binding {
+    key: *const (),
+    value: *const (),
+    outer: *const Binding,
+}
+
+impl<T: Sync + 'static> ScopedValue<T> {
+    /// A value that is not bound; for a `static`.
+    pub const fn new() -> Self {
+        Self {
+            _place: 0,
+            _value: PhantomData,
+        }
+    }
+
+    fn key(&'static self) -> *const () {
+        std::ptr::from_ref(self).cast()
+    }
+
+    /// Runs `f` with this bound to `value`.
+    pub fn bind<R>(&'static self, value: &T, f: impl FnOnce() -> R) -> R {
+        struct Unbind(*const ());
+        impl Drop for Unbind {
+            fn drop(&mut self) {
+                chain::set_values(self.0);
+            }
+        }
+        let outer = chain::values();
+        let binding = Binding {
+            key: self.key(),
+            value: std::ptr::from_ref(value).cast(),
+            outer: outer.cast(),
+        };
+        let _unbind = Unbind(outer);
+        chain::set_values(std::ptr::from_ref(&binding).cast());
+        f()
+    }
+
+    /// Calls `f` with what this is bound to.
+    pub fn with<R>(&'static self, f: impl FnOnce(Option<&T>) -> R) -> R {
+        let mut at: *const Binding = chain::values().cast();
+        // SAFETY: bindings are linked from inside outward, and each outlives the calls and
+        // the children that see it; `f` is a part of one.
+        while let Some(binding) = unsafe { at.as_ref() } {
+            if std::ptr::eq(binding.key, self.key()) {
+                // SAFETY: as above; bound by `bind` of this key, so of this type, and
+                // `Sync`, since it may be another fiber's.
+                return f(Some(unsafe { &*binding.value.cast::<T>() }));
+            }
+            at = binding.outer;
+        }
+        f(None)
+    }
+
+    /// A clone of what this is bound to.
+    pub fn get(&'static self) -> Option<T>
+    where
+        T: Clone,
+    {
+        self.with(|value| value.cloned())
+    }
+
+    /// Whether it is bound.
+    pub fn is_bound(&'static self) -> bool {
+        self.with(|value| value.is_some())
+    }
+}
+
+impl<T: Sync + 'static> Default for ScopedValue<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: 'static> fmt::Debug for ScopedValue<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScopedValue").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,123 @@
+//! How a child of a scope that judges its children has failed.
+
+use crate::error::Payload;
+use std::any::Any;
+use std::error::Error;
+use std::fmt;
+use std::panic::resume_unwind;
+
+/// Why a child of a [`nursery`](super::nursery) or a [`race`](super::race()) has no
+/// result.
+///
+/// ```
+/// use sinew::scope::{Failure, nursery};
+///
+/// let failed: Result<(), Failure<&str>> = nursery(|n| {
+///     n.spawn(|| Err::<(), _>("no route to host"));
+///     Ok(())
+/// });
+/// assert_eq!(failed.unwrap_err().into_error(), Some("no route to host"));
+/// ```
+#[non_exhaustive]
+pub enum Failure<E> {
+    /// It returned this error.
+    Error(E),
+    /// It panicked.
+    Panic(Panic),
+    /// It was cancelled before it ran.
+    Cancelled,
+}
+
+/// What a child has panicked with.
+pub struct Panic(Payload);
+
+impl Panic {
+    pub(super) fn new(payload: Box<dyn Any + Send>) -> Self {
+        Self(Payload(payload))
+    }
+
+    /// What it said, if that was text.
+    pub fn text(&self) -> Option<&str> {
+        self.0.text()
+    }
+
+    /// The payload, as [`std::thread::Result`] has it.
+    pub fn into_inner(self) -> Box<dyn Any + Send> {
+        self.0.0
+    }
+
+    /// Lets the panic go on here.
+    pub fn resume(self) -> ! {
+        resume_unwind(self.0.0)
+    }
+}
+
+impl fmt::Debug for Panic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Panic").field(&self.0.text()).finish()
+    }
+}
+
+impl<E> Failure<E> {
+    /// The error that the child returned, if it did.
+    pub fn into_error(self) -> Option<E> {
+        match self {
+            Self::Error(error) => Some(error),
+            Self::Panic(_) | Self::Cancelled => None,
+        }
+    }
+
+    /// The same, but a panic of the child goes on here.
+    ///
+    /// # Panics
+    ///
+    /// If the child did.
+    pub fn error_or_resume(self) -> Option<E> {
+        match self {
+            Self::Panic(panic) => panic.resume(),
+            other => other.into_error(),
+        }
+    }
+
+    /// Whether the child panicked.
+    pub fn is_panic(&self) -> bool {
+        matches!(self, Self::Panic(_))
+    }
+
+    /// Whether the child was cancelled before it ran.
+    pub fn is_cancelled(&self) -> bool {
+        matches!(self, Self::Cancelled)
+    }
+}
+
+impl<E: fmt::Debug> fmt::Debug for Failure<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Error(error) => f.debug_tuple("Error").field(error).finish(),
+            Self::Panic(panic) => panic.fmt(f),
+            Self::Cancelled => f.write_str("Cancelled"),
+        }
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for Failure<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Error(error) => error.fmt(f),
+            Self::Panic(panic) => match panic.0.text() {
+                Some(text) => write!(f, "a child panicked: {text}"),
+                None => f.write_str("a child panicked"),
+            },
+            Self::Cancelled => f.write_str("a child was cancelled before it ran"),
+        }
+    }
+}
+
+impl<E: Error + 'static> Error for Failure<E> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Error(error) => Some(error),
+            Self::Panic(_) | Self::Cancelled => None,
+        }
+    }
+}

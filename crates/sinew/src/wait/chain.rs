@@ -1,0 +1,179 @@
+//! The frames and bindings of whoever runs here: a fiber, or a plain thread.
+//!
+//! A fiber has them at the root of its stack, a thread in thread-locals. They are
+//! linked and unlinked like stack frames: each by the call that made it, before it
+//! returns or unwinds.
+
+use super::{children, point};
+use crate::fiber::ThreadProxy;
+use crate::fiber::cancel::{Cause, Frame, Nest, Owner};
+use crate::fiber::locals::Locals;
+use crate::sched::{current, switch};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+/// Who runs here; not to be kept beyond the call that asked.
+pub(crate) struct Strand {
+    owner: Owner,
+    /// Keeps a thread's proxy.
+    _proxy: Option<Arc<ThreadProxy>>,
+}
+
+impl Strand {
+    #[inline]
+    pub(crate) fn current() -> Self {
+        match switch::running() {
+            Some(block) => Self {
+                owner: Owner::Fiber(block),
+                _proxy: None,
+            },
+            None => Self::thread(),
+        }
+    }
+
+    #[cold]
+    fn thread() -> Self {
+        let proxy = current::proxy();
+        Self {
+            owner: Owner::Thread(NonNull::from(&*proxy)),
+            _proxy: Some(proxy),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn owner(&self) -> Owner {
+        self.owner
+    }
+}
+
+#[inline]
+fn innermost(owner: Owner) -> *const Frame {
+    match owner {
+        // SAFETY: it runs here.
+        Owner::Fiber(block) => unsafe { block.as_ref().frames() },
+        Owner::Thread(_) => current::frames(),
+    }
+}
+
+#[inline]
+fn set_innermost(owner: Owner, frame: *const Frame) {
+    match owner {
+        // SAFETY: it runs here, so it has a root.
+        Owner::Fiber(block) => unsafe { (*block.as_ref().root()).frames().set(frame) },
+        Owner::Thread(_) => current::set_frames(frame),
+    }
+}
+
+/// A frame that is linked; unlinked when this is dropped.
+pub(crate) struct LinkedFrame<'a>(&'a Frame);
+
+impl<'a> LinkedFrame<'a> {
+    /// Links `frame` as the innermost of who runs here, whose it is.
+    ///
+    /// # Safety
+    ///
+    /// The answer is dropped by the call that made it, and the frame stays until
+    /// then.
+    #[inline]
+    pub(crate) unsafe fn new(frame: &'a Frame) -> Self {
+        let owner = frame.owner();
+        frame.set_outer(innermost(owner));
+        set_innermost(owner, frame);
+        Self(frame)
+    }
+}
+
+impl Drop for LinkedFrame<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let owner = self.0.owner();
+        debug_assert!(ptr::eq(innermost(owner), self.0));
+        set_innermost(owner, self.0.outer());
+    }
+}
+
+/// A nest that is linked, as a frame and as a nest.
+pub(crate) struct LinkedNest<'a> {
+    nest: &'a Nest,
+    _frame: LinkedFrame<'a>,
+}
+
+impl<'a> LinkedNest<'a> {
+    /// Links `nest` as the innermost of who runs here; answers by what it is
+    /// cancelled from the start, if it is.
+    ///
+    /// # Safety
+    ///
+    /// As for [`LinkedFrame::new`].
+    pub(crate) unsafe fn new(nest: &'a Nest) -> (Self, Option<Cause>) {
+        // SAFETY: the caller's promise.
+        let frame = unsafe { LinkedFrame::new(nest.frame()) };
+        children::link(nest);
+        let linked = Self {
+            nest,
+            _frame: frame,
+        };
+        // After it was linked (`fiber::cancel`, invariant 3).
+        (linked, cause())
+    }
+}
+
+impl Drop for LinkedNest<'_> {
+    fn drop(&mut self) {
+        children::unlink(self.nest);
+    }
+}
+
+/// By what who runs here is cancelled, if it is.
+#[inline]
+pub(crate) fn cause() -> Option<Cause> {
+    let running = switch::running();
+    point::may_be_cancelled(running)
+        .then(|| point::cause(running))
+        .flatten()
+}
+
+/// Who runs here has left a shield: it looks again at what is outward of it.
+#[inline]
+pub(crate) fn shield_was_left() {
+    if let Some(block) = switch::running() {
+        // SAFETY: the running fiber is alive.
+        let fiber = unsafe { block.as_ref() };
+        // SAFETY: it runs here.
+        let framed = !unsafe { fiber.frames() }.is_null();
+        if framed || fiber.state().load().cancelled() {
+            fiber.state().look_soon();
+        }
+    }
+}
+
+/// The innermost binding of a scoped value.
+#[inline]
+pub(crate) fn values() -> *const () {
+    match switch::running() {
+        // SAFETY: the running fiber is alive, and has a root.
+        Some(block) => unsafe { (*block.as_ref().root()).values().get() },
+        None => current::values(),
+    }
+}
+
+/// Changes it.
+#[inline]
+pub(crate) fn set_values(binding: *const ()) {
+    match switch::running() {
+        // SAFETY: as in `values`.
+        Some(block) => unsafe { (*block.as_ref().root()).values().set(binding) },
+        None => current::set_values(binding),
+    }
+}
+
+/// The values of `fiber_local!` of who runs here; none on a thread that destroys its
+/// own. Good until the fiber or thread ends, and used by that alone.
+#[inline]
+pub(crate) fn locals() -> Option<NonNull<Locals>> {
+    match switch::running() {
+        // SAFETY: as in `values`.
+        Some(block) => Some(NonNull::from(unsafe { (*block.as_ref().root()).locals() })),
+        None => current::locals(),
+    }
+}
