@@ -116,6 +116,9 @@ pub fn steady(target: Duration, mut run: impl FnMut(u64) -> Duration) -> f64 {
     each(run(n), n)
 }
 
+/// The tree that is cancelled has so many groups.
+pub const CANCEL_GROUPS: u64 = 100;
+
 /// The unit of honest work.
 #[inline(never)]
 pub fn fib(n: u32) -> u64 {

@@ -411,6 +411,51 @@ pub const ALL: &[Workload] = &[
         figures: SELECT_FIGURES,
     },
     Workload {
+        name: "scope_2",
+        what: "two children that do nothing: each spawned and joined, or in a scope (tokio: a JoinSet)",
+        workers: Workers::Any,
+        rivals: &[Tokio],
+        figures: &[
+            figure("spawned", "spawn and join two", Unit::Nanoseconds, &[]),
+            figure(
+                "scoped",
+                "scope with two",
+                Unit::Nanoseconds,
+                &[TimesOwn(2.2, "spawned")],
+            ),
+        ],
+    },
+    Workload {
+        name: "limits",
+        what: "asking whether one is cancelled; a limit of time around nothing",
+        workers: Workers::Once,
+        rivals: &[Tokio],
+        figures: &[
+            figure(
+                "check",
+                "check_cancelled",
+                Unit::Nanoseconds,
+                &[AtMost(2.0)],
+            ),
+            figure("timeout", "timeout", Unit::Nanoseconds, &[AtMost(60.0)]),
+        ],
+    },
+    Workload {
+        name: "cancel_100k",
+        what: "a tree of scopes with 100 000 sleepers is cancelled at its root (tokio: JoinSets, abort_all)",
+        workers: Workers::Any,
+        rivals: &[Tokio],
+        figures: &[
+            figure("ns", "the call, each", Unit::Nanoseconds, &[AtMost(300.0)]),
+            figure(
+                "ended",
+                "until all have ended, each",
+                Unit::Nanoseconds,
+                &[],
+            ),
+        ],
+    },
+    Workload {
         name: "allocs_parked",
         what: "allocations for each wait in the steady state",
         workers: Workers::Any,

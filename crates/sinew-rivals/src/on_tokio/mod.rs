@@ -6,6 +6,7 @@
 
 mod channels;
 mod locks;
+mod scopes;
 mod select;
 mod tasks;
 
@@ -59,6 +60,9 @@ pub fn run(job: &Job, flavour: Flavour) -> Result<(), Failure> {
         "select_2" => select::run::<2>(job, &rt),
         "select_8" => select::run::<8>(job, &rt),
         "select_32" => select::run::<32>(job, &rt),
+        "scope_2" => scopes::scope_2(job, &rt),
+        "limits" => scopes::limits(job, &rt),
+        "cancel_100k" => scopes::cancel_100k(job, &rt),
         _ => return Err(Failure::Unknown),
     }
     Ok(())

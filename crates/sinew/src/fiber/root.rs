@@ -2,12 +2,11 @@
 //!
 //! Made by the first frame, and gone with it. All of it is the fiber's own, but
 //! for the nests, which are followed by others under the lock of the block's
-//! `joiners`, and the sibling, under the lock of the nest that the fiber is a
-//! child of. Before the first frame returns it takes the root out of the block
+//! `joiners`. Before the first frame returns it takes the root out of the block
 //! under the former lock ([`Root::leave`]), if anybody may look there.
 
 use super::block::Block;
-use super::cancel::{Frame, Nest, Sibling};
+use super::cancel::{ChildPlace, Frame, Nest};
 use super::locals::Locals;
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
@@ -19,7 +18,8 @@ pub(crate) struct Root {
     /// The innermost of its nests.
     nests: Cell<*const Nest>,
     parent: Option<NonNull<Nest>>,
-    sibling: Sibling,
+    /// Its place there.
+    place: Cell<Option<ChildPlace>>,
     /// The innermost binding of a scoped value.
     values: Cell<*const ()>,
     locals: Locals,
@@ -37,7 +37,7 @@ impl Root {
             frames: Cell::new(ptr::null()),
             nests: Cell::new(ptr::null()),
             parent,
-            sibling: Sibling::new(block),
+            place: Cell::new(None),
             values: Cell::new(values),
             locals: Locals::new(),
             told: Cell::new(0),
@@ -58,8 +58,8 @@ impl Root {
         self.parent
     }
 
-    pub(crate) fn sibling(&self) -> &Sibling {
-        &self.sibling
+    pub(crate) fn place(&self) -> &Cell<Option<ChildPlace>> {
+        &self.place
     }
 
     pub(crate) fn values(&self) -> &Cell<*const ()> {

@@ -8,6 +8,7 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("sinew runs on Linux (x86_64 and aarch64) only");
 
+pub(crate) mod cache;
 pub(crate) mod cpu;
 #[cfg(not(loom))]
 pub(crate) mod fences;

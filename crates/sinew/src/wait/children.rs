@@ -10,21 +10,23 @@
 //! is then notified, through its block or proxy, which it does not leave before.
 
 use super::waiter::{WaitSpec, Waiter, wait};
-use crate::fiber::cancel::{Nest, Owner, Sibling};
+use crate::fiber::cancel::{ChildPlace, Nest, Owner};
 use crate::fiber::{Block, Root, WaitReason};
 use std::panic::Location;
-use std::ptr;
+use std::ptr::{self, NonNull};
 
 /// A fiber begins; true if it is the child of a nest that is cancelled.
 ///
 /// # Safety
 ///
-/// `root` is that of the running fiber and stays until [`end`]; if it is a child it
-/// was counted.
-pub(crate) unsafe fn begin(root: &Root) -> bool {
+/// `block` is the running fiber, `root` its root; if it is a child it was counted, and
+/// [`end`] is called.
+pub(crate) unsafe fn begin(block: NonNull<Block>, root: &Root) -> bool {
     root.parent().is_some_and(|nest| {
         // SAFETY: the caller's promise; a nest outlives its children.
-        unsafe { nest.as_ref().begin_child(root.sibling()) }
+        let (place, cancelled) = unsafe { nest.as_ref().begin_child(block) };
+        root.place().set(Some(place));
+        cancelled
     })
 }
 
@@ -37,7 +39,7 @@ pub(crate) unsafe fn begin(root: &Root) -> bool {
 pub(crate) unsafe fn end(root: &Root) {
     if let Some(nest) = root.parent() {
         // SAFETY: the caller's promise.
-        unsafe { end_counted(nest.as_ref(), Some(root.sibling())) };
+        unsafe { end_counted(nest.as_ref(), root.place().get()) };
     }
 }
 
@@ -56,10 +58,10 @@ pub(crate) unsafe fn end_unbegun(fiber: &Block) {
 /// # Safety
 ///
 /// As for [`Nest::end_child`].
-unsafe fn end_counted(nest: &Nest, sibling: Option<&Sibling>) {
+unsafe fn end_counted(nest: &Nest, place: Option<ChildPlace>) {
     // SAFETY: the caller's promise.
     let wakeup = unsafe {
-        nest.end_child(sibling, |inner| {
+        nest.end_child(place, |inner| {
             let waiter = std::mem::replace(&mut inner.waiter, ptr::null());
             // SAFETY: left there by `wait_for_all`, which does not return before the
             // notification that follows.

@@ -24,7 +24,7 @@ pub(crate) unsafe fn first_frame(block: NonNull<Block>, suspender: &Suspender) {
     let root = Root::new(block);
     fiber.set_root(&root);
     // SAFETY: counted when it was spawned, once; ended below.
-    let orphaned = unsafe { children::begin(&root) };
+    let orphaned = unsafe { children::begin(block, &root) };
     if orphaned {
         // It runs, so there is nobody to wake; and nothing hangs on it yet.
         let _told = fiber.state().cancel();

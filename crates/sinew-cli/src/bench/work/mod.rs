@@ -3,6 +3,7 @@
 mod allocs;
 mod channels;
 mod locks;
+mod scopes;
 mod select;
 mod tasks;
 
@@ -67,6 +68,9 @@ fn run_on_sinew(job: &Job) -> bool {
         "select_2" => select::run::<2>(job, &runtime(job)),
         "select_8" => select::run::<8>(job, &runtime(job)),
         "select_32" => select::run::<32>(job, &runtime(job)),
+        "scope_2" => scopes::scope_2(job, &runtime(job)),
+        "limits" => scopes::limits(job, &runtime(job)),
+        "cancel_100k" => scopes::cancel_100k(job),
         "allocs_parked" => allocs::parking(job, &runtime(job)),
         _ => return false,
     }

@@ -11,7 +11,7 @@
 //! by the fiber whose it is, when it looks.
 
 use super::frame::{Cause, Frame, Outward, Owner};
-use super::nest::{Nest, Sibling};
+use super::nest::Nest;
 use super::reason::CancelReason;
 use crate::fiber::{Block, BlockRef, ThreadProxy, Told};
 use std::sync::Arc;
@@ -231,11 +231,10 @@ impl Descent {
         if let Some(hook) = &inner.hook {
             self.left.push(Left::Hook(hook.clone(), reason.clone()));
         }
-        inner.children.for_each(|links| {
-            // SAFETY: linked, so the child has not said that it ended: its stack
-            // with this, and its block, are there.
-            let child = unsafe { links.cast::<Sibling>().as_ref().block().as_ref() };
-            self.cancel_fiber(child);
+        inner.children.for_each(|child| {
+            // SAFETY: in the table, so the child has not said that it ended, and runs on
+            // with its block.
+            self.cancel_fiber(unsafe { child.as_ref() });
         });
         nest.has_children()
     }

@@ -10,7 +10,7 @@
 //!   fiber A                                     fiber B, child of the scope
 //!   root ◄─ timeout ◄─ scope ◄─ shield ◄─ …     root ◄─ token ◄─ …
 //!            mark?      │ mark?  (ends a look)   mark? ▲
-//!                       └────── siblings ─────────────┘
+//!                       └────── children ─────────────┘
 //! ```
 //!
 //! *Outward* goes who wants to know whether it is cancelled: a point walks from
@@ -39,12 +39,14 @@
 //! was counted has said that it ended, under the nest's lock, as the last thing
 //! that it does with it.
 
+mod children;
 pub(crate) mod descent;
 pub(crate) mod frame;
 pub(crate) mod nest;
 mod reason;
 
+pub(crate) use children::ChildPlace;
 pub(crate) use descent::{Descent, Hook};
 pub(crate) use frame::{Cause, Frame, FrameKind, Owner};
-pub(crate) use nest::{Nest, Sibling};
+pub(crate) use nest::Nest;
 pub use reason::CancelReason;

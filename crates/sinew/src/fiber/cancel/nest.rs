@@ -1,12 +1,12 @@
 //! A scope as cancellation knows it: a frame with children.
 
+use super::children::{ChildPlace, Children};
 use super::descent::Hook;
 use super::frame::{Frame, FrameKind, Outward, Owner};
 use super::reason::CancelReason;
 use crate::fiber::Block;
 use crate::primitive::{AtomicBool, AtomicUsize, Ordering};
 use crate::sys::Lock;
-use crate::util::list::{Links, List};
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -30,8 +30,8 @@ pub(crate) struct Nest {
 
 /// What others touch of it, under its lock.
 pub(crate) struct Inner {
-    /// The children that have started, by their [`Sibling`]s.
-    pub(super) children: List,
+    /// The children that have started.
+    pub(super) children: Children,
     /// Why it was cancelled, if it was: who starts from now on is.
     pub(super) cancelled: Option<CancelReason>,
     /// The token that stands for it.
@@ -48,27 +48,6 @@ unsafe impl Send for Inner {}
 // rest is shareable itself.
 unsafe impl Sync for Nest {}
 
-/// A child's place in its nest: at the root of its stack.
-#[repr(C)]
-pub(crate) struct Sibling {
-    links: Links,
-    block: NonNull<Block>,
-}
-
-impl Sibling {
-    pub(crate) fn new(block: NonNull<Block>) -> Self {
-        Self {
-            links: Links::new(),
-            block,
-        }
-    }
-
-    /// The fiber whose place it is.
-    pub(super) fn block(&self) -> NonNull<Block> {
-        self.block
-    }
-}
-
 impl Nest {
     pub(crate) fn new(owner: Owner, values: *const ()) -> Self {
         Self {
@@ -78,7 +57,7 @@ impl Nest {
             live: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
             inner: Lock::new(Inner {
-                children: List::new(),
+                children: Children::new(),
                 cancelled: None,
                 hook: None,
                 waiter: ptr::null(),
@@ -159,16 +138,14 @@ impl Nest {
         self.live.load(Ordering::Relaxed) > 0
     }
 
-    /// A child starts; true if the nest is cancelled.
+    /// A child starts; answers its place, and whether the nest is cancelled.
     ///
     /// # Safety
     ///
-    /// The child was counted, and `sibling` stays until `end_child`.
-    pub(crate) unsafe fn begin_child(&self, sibling: &Sibling) -> bool {
+    /// The child was counted, and its block stays until `end_child`.
+    pub(crate) unsafe fn begin_child(&self, block: NonNull<Block>) -> (ChildPlace, bool) {
         let mut inner = self.inner.lock();
-        // SAFETY: the caller's promise; in no list yet.
-        unsafe { inner.children.push_back(NonNull::from(sibling).cast()) };
-        inner.cancelled.is_some()
+        (inner.children.insert(block), inner.cancelled.is_some())
     }
 
     /// A child ends; `last` is called under the lock if it was the last one. After
@@ -176,16 +153,15 @@ impl Nest {
     ///
     /// # Safety
     ///
-    /// It was counted, and linked by `begin_child` if `sibling` says so.
+    /// It was counted, and `place` is what `begin_child` answered, if it began.
     pub(crate) unsafe fn end_child<T>(
         &self,
-        sibling: Option<&Sibling>,
+        place: Option<ChildPlace>,
         last: impl FnOnce(&mut Inner) -> Option<T>,
     ) -> Option<T> {
         let mut inner = self.inner.lock();
-        if let Some(sibling) = sibling {
-            // SAFETY: the caller's promise.
-            unsafe { inner.children.remove(NonNull::from(sibling).cast()) };
+        if let Some(place) = place {
+            inner.children.remove(place);
         }
         // Relaxed: the lock orders it before the owner's look.
         if self.live.fetch_sub(1, Ordering::Relaxed) == 1 {
