@@ -17,7 +17,10 @@
 //! | messages | [`channel`]: [`bounded`](channel::bounded), [`unbounded`](channel::unbounded), [`oneshot`](channel::oneshot), [`broadcast`](channel::broadcast), [`watch`](channel::watch) |
 //! | the first of several things | [`select!`], [`select_biased!`], [`race!`], [`channel::Select`], [`Waitable`] |
 //! | work that blocks a thread | [`blocking`], [`spawn_blocking`] |
-//! | being asked to stop | [`Fiber::cancel`], [`check_cancelled`], [`checkpoint`], [`Cancelled`] |
+//! | fibers that borrow, and end together | [`scope()`], and [`scope`](mod@scope) for other policies |
+//! | being asked to stop | [`Fiber::cancel`], [`check_cancelled`], [`checkpoint`], [`Cancelled`], [`CancelToken`] |
+//! | limits, and finishing in peace | [`timeout()`], [`deadline`], [`shield`], [`finally`] |
+//! | values of a fiber, or of a call | [`fiber_local!`], [`ScopedValue`] |
 //! | long computations | [`safepoint`], [`no_suspend`] and the attributes below |
 //! | runtimes | [`run`], [`Runtime`], [`RuntimeBuilder`], [`Handle`], [`RuntimeStats`] |
 //! | all of it by example | [`guide`] |

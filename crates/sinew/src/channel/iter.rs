@@ -7,11 +7,15 @@ use std::iter::FusedIterator;
 /// Made by [`Receiver::iter`].
 pub struct Iter<'a, T> {
     receiver: &'a Receiver<T>,
+    ended: bool,
 }
 
 impl<'a, T> Iter<'a, T> {
     pub(super) fn new(receiver: &'a Receiver<T>) -> Self {
-        Self { receiver }
+        Self {
+            receiver,
+            ended: false,
+        }
     }
 }
 
@@ -20,11 +24,22 @@ impl<T> Iterator for Iter<'_, T> {
 
     #[track_caller]
     fn next(&mut self) -> Option<T> {
-        self.receiver.recv().ok()
+        next_of(self.receiver, &mut self.ended)
     }
 }
 
-// Both ends last: a channel stays disconnected, a fiber cancelled.
+/// The next message, unless there was none before: a limit of time, say, because of which
+/// it ended, may be gone.
+#[track_caller]
+fn next_of<T>(receiver: &Receiver<T>, ended: &mut bool) -> Option<T> {
+    if *ended {
+        return None;
+    }
+    let message = receiver.recv().ok();
+    *ended = message.is_none();
+    message
+}
+
 impl<T> FusedIterator for Iter<'_, T> {}
 
 impl<T> fmt::Debug for Iter<'_, T> {
@@ -62,11 +77,15 @@ impl<T> fmt::Debug for TryIter<'_, T> {
 /// Made by turning a [`Receiver`] into an iterator.
 pub struct IntoIter<T> {
     receiver: Receiver<T>,
+    ended: bool,
 }
 
 impl<T> IntoIter<T> {
     pub(super) fn new(receiver: Receiver<T>) -> Self {
-        Self { receiver }
+        Self {
+            receiver,
+            ended: false,
+        }
     }
 }
 
@@ -75,7 +94,7 @@ impl<T> Iterator for IntoIter<T> {
 
     #[track_caller]
     fn next(&mut self) -> Option<T> {
-        self.receiver.recv().ok()
+        next_of(&self.receiver, &mut self.ended)
     }
 }
 

@@ -188,6 +188,26 @@ impl Runtime {
         Ok(runtime)
     }
 
+    /// Cancels every fiber and waits for all of them, however long that takes.
+    ///
+    /// As [`shutdown_timeout`](Self::shutdown_timeout) without a limit.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let runtime = sinew::Runtime::builder().workers(1).build()?;
+    /// let sleeper = runtime.spawn(|| sinew::sleep(Duration::from_secs(3600)));
+    /// runtime.shutdown();
+    /// assert!(sleeper.is_finished());
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[track_caller]
+    pub fn shutdown(self) {
+        // Beyond the clock's range is for ever, so nobody is left.
+        let ended = self.shutdown_timeout(Duration::MAX);
+        debug_assert!(ended.is_ok());
+    }
+
     /// Cancels every fiber and waits for all of them, at most for `timeout`.
     ///
     /// Fibers parked in a cancellation point end their wait with

@@ -20,7 +20,7 @@ use std::panic::{Location, resume_unwind};
 /// [scope](Scope::cancel) itself, cancels all children, and the scopes in them, at once.
 /// Waiting for them is no cancellation point.
 ///
-/// [Other kinds of scopes](crate::scope#which-one-do-i-want) stop at the first failure,
+/// [Other kinds of scopes](mod@crate::scope#which-one-do-i-want) stop at the first failure,
 /// at the first success, or start children again.
 ///
 /// # Panics

@@ -91,9 +91,12 @@ impl Fiber {
     ///
     /// Nothing is cut off: from now on every cancellation point of the fiber
     /// ([`sleep`](crate::sleep), [`checkpoint`](crate::checkpoint),
-    /// [`Fiber::wait`], …) answers [`Cancelled`]. A wait in one is woken, and
-    /// answers so unless what it waits for comes first; a `park` returns once. A fiber that has not started drops its closure
-    /// and ends. No effect on an ended fiber, nor on a plain thread.
+    /// [`Fiber::wait`], …) answers [`Cancelled`], but for those inside of a
+    /// [`shield`](crate::shield). A wait in one is woken, and answers so unless what it
+    /// waits for comes first; a `park` returns once. The children of the
+    /// [scopes](mod@crate::scope) that it is in are cancelled as well, and so on down, before
+    /// this returns. A fiber that has not started drops its closure and ends. No effect
+    /// on an ended fiber, nor on a plain thread.
     pub fn cancel(&self) {
         if let Inner::Fiber(block) = &self.0 {
             descent::cancel_fiber(block);

@@ -40,6 +40,8 @@ pub(crate) mod select;
 pub(crate) mod waiter;
 
 #[cfg(all(test, loom))]
+mod children_loom_tests;
+#[cfg(all(test, loom))]
 mod loom_tests;
 #[cfg(all(test, loom))]
 mod operation_loom_tests;

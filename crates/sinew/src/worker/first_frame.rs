@@ -6,6 +6,7 @@
 //! child of, which may be gone after that. What remains, reusing
 //! the stack and the block, is the worker's, after the last switch.
 
+use crate::fiber::cancel::descent;
 use crate::fiber::locals::Locals;
 use crate::fiber::{Begin, Block, Completed, Root, Suspender};
 use crate::wait::children;
@@ -26,8 +27,7 @@ pub(crate) unsafe fn first_frame(block: NonNull<Block>, suspender: &Suspender) {
     // SAFETY: counted when it was spawned, once; ended below.
     let orphaned = unsafe { children::begin(block, &root) };
     if orphaned {
-        // It runs, so there is nobody to wake; and nothing hangs on it yet.
-        let _told = fiber.state().cancel();
+        descent::cancel_fiber(fiber);
     }
     let begin = if fiber.state().load().cancelled() && !fiber.kind().always_runs {
         Begin::DropUnrun
@@ -51,7 +51,7 @@ pub(crate) unsafe fn run_to_completion(fiber: &Block, begin: Begin, locals: &Loc
     unsafe { (fiber.table().begin)(fiber.slot(), begin) };
     locals.drop_all();
     // SAFETY: the outcome was just stored.
-    unsafe { publish_outcome(fiber) };
+    unsafe { publish_outcome(fiber, locals) };
 }
 
 /// Publishes the outcome that was stored in the slot, and wakes who waits.
@@ -59,9 +59,10 @@ pub(crate) unsafe fn run_to_completion(fiber: &Block, begin: Begin, locals: &Loc
 /// # Safety
 ///
 /// The slot holds the outcome, and the caller owns the run.
-pub(crate) unsafe fn publish_outcome(fiber: &Block) {
+pub(crate) unsafe fn publish_outcome(fiber: &Block, locals: &Locals) {
     // SAFETY: the caller's promise.
-    unsafe { publish_and_wake(fiber) };
+    unsafe { publish_and_wake(fiber, locals) };
+    locals.drop_all(); // what a waker has made
     // After it has completed: who hangs a token on it from now on sees that.
     if fiber.state().load().hangs() {
         if let Some(hook) = fiber.take_hook() {
@@ -73,7 +74,7 @@ pub(crate) unsafe fn publish_outcome(fiber: &Block) {
 /// # Safety
 ///
 /// As for [`publish_outcome`].
-unsafe fn publish_and_wake(fiber: &Block) {
+unsafe fn publish_and_wake(fiber: &Block, locals: &Locals) {
     let audience = match fiber.state().complete() {
         Completed::ForHandle(audience) => audience,
         Completed::OutcomeIsOurs => {
@@ -87,6 +88,7 @@ unsafe fn publish_and_wake(fiber: &Block) {
             if let Err(payload) = dropped {
                 std::mem::forget(payload);
             }
+            locals.drop_all(); // what that drop has made
             fiber.state().complete_empty()
         }
     };

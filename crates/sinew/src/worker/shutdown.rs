@@ -26,6 +26,7 @@
 
 use super::first_frame::publish_outcome;
 use crate::fiber::cancel::Descent;
+use crate::fiber::locals::Locals;
 use crate::fiber::{BlockRef, WaitReason, release, slab};
 use crate::primitive::{Ordering, fence};
 use crate::sched::shared::{Abandoned, Lives, Shared};
@@ -184,7 +185,7 @@ pub(crate) fn fail_abandoned(shared: &Shared) {
         unsafe {
             let fiber = block.as_ref();
             (fiber.table().fail_no_stack)(fiber.slot());
-            publish_outcome(fiber);
+            publish_outcome(fiber, &Locals::new());
             children::end_unbegun(fiber);
             release(block, if fiber.entry_merged() { 2 } else { 1 });
         }
