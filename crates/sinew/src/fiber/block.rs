@@ -129,7 +129,7 @@ struct Head {
     suspender: Cell<*const Suspender>,
     /// The root of its stack, while it has one; before that the nest it is to be a
     /// child of, with the lowest bit set.
-    root: Cell<*const ()>,
+    root: AtomicPtr<()>,
     joiners: Lock<List>,
     owner_waiter: Cell<*const ()>,
     spawned_at: AtomicPtr<Location<'static>>,
@@ -202,11 +202,11 @@ impl Block {
             .store(birth.runtime.as_ptr(), Ordering::Relaxed);
         let _: O = birth.ops;
         head.table.set(Some(Slot::<F, T>::table::<O>()));
-        let parent = birth.parent.map_or(ptr::null(), |nest| {
-            let nest = nest.as_ptr().cast_const().cast::<()>();
+        let parent = birth.parent.map_or(ptr::null_mut(), |nest| {
+            let nest = nest.as_ptr().cast::<()>();
             nest.map_addr(|addr| addr | TO_BE_CHILD)
         });
-        head.root.set(parent);
+        head.root.store(parent, Ordering::Relaxed);
         head.spawned_at.store(
             ptr::from_ref(birth.spawned_at).cast_mut(),
             Ordering::Relaxed,
@@ -301,7 +301,7 @@ impl Block {
 
     /// For `fiber::hanging`.
     #[inline]
-    pub(super) fn root_cell(&self) -> &Cell<*const ()> {
+    pub(super) fn root_cell(&self) -> &AtomicPtr<()> {
         &self.head.root
     }
 
@@ -498,7 +498,7 @@ impl Block {
                 table: Cell::new(None),
                 context: UnsafeCell::new(MaybeUninit::uninit()),
                 suspender: Cell::new(ptr::null()),
-                root: Cell::new(ptr::null()),
+                root: AtomicPtr::new(ptr::null_mut()),
                 joiners: Lock::new(List::new()),
                 owner_waiter: Cell::new(ptr::null()),
                 spawned_at: AtomicPtr::new(ptr::null_mut()),

@@ -13,9 +13,10 @@ impl Block {
     /// lock of `joiners`.
     #[inline]
     pub(crate) fn root(&self) -> *const Root {
-        let root = self.root_cell().get();
+        // Relaxed: for the owner. Others come by `root_for_others`.
+        let root = self.root_cell().load(Ordering::Relaxed);
         if root.addr() & TO_BE_CHILD == 0 {
-            root.cast()
+            root.cast_const().cast()
         } else {
             ptr::null()
         }
@@ -23,16 +24,19 @@ impl Block {
 
     /// The nest it is to be a child of; asked once, before it has a root.
     pub(crate) fn future_parent(&self) -> Option<NonNull<Nest>> {
-        let root = self.root_cell().get();
+        // Relaxed: written by who spawned it, seen through the queue.
+        let root = self.root_cell().load(Ordering::Relaxed);
         let parent = root.map_addr(|addr| addr & !TO_BE_CHILD);
         (root.addr() & TO_BE_CHILD != 0)
-            .then(|| NonNull::new(parent.cast_mut().cast()))
+            .then(|| NonNull::new(parent.cast()))
             .flatten()
     }
 
     /// Says where the root of its stack is; for the fiber itself.
     pub(crate) fn set_root(&self, root: *const Root) {
-        self.root_cell().set(root.cast());
+        // Release: who finds it sees what is there; pairs with `root_for_others`.
+        self.root_cell()
+            .store(root.cast_mut().cast(), Ordering::Release);
     }
 
     /// The innermost of the fiber's own frames.
@@ -55,8 +59,13 @@ impl Block {
         if !state.hangs() || state.complete() {
             return None;
         }
+        // Acquire: pairs with `set_root`, which is done without the lock at the start.
+        let root = self.root_cell().load(Ordering::Acquire);
+        if root.addr() & TO_BE_CHILD != 0 {
+            return None;
+        }
         // SAFETY: null, or there for as long as the caller holds the lock.
-        unsafe { self.root().as_ref() }
+        unsafe { root.cast::<Root>().as_ref() }
     }
 
     /// Why its root was marked; asked by itself, or by another that got `root` under

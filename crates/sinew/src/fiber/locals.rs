@@ -27,7 +27,8 @@ struct Value {
 struct Table {
     /// By the number of the key: one more than the index in `values`, or 0.
     by_key: Vec<u32>,
-    values: Vec<Value>,
+    /// In the order in which they were made; none for one that was dropped.
+    values: Vec<Option<Value>>,
 }
 
 /// All of one fiber or thread; used by that alone.
@@ -62,7 +63,7 @@ impl Locals {
         let table = self.table()?.borrow();
         let place = *table.by_key.get(key)?;
         let index = (place as usize).checked_sub(1)?;
-        Some(table.values[index].at)
+        table.values[index].map(|value| value.at)
     }
 
     /// Keeps a value for this key; the one that it has already wins, if making this
@@ -87,26 +88,26 @@ impl Locals {
         if table.by_key.len() <= key {
             table.by_key.resize(key + 1, 0);
         }
-        table.values.push(Value {
+        table.values.push(Some(Value {
             key,
             at,
             drop: drop_box::<T>,
-        });
+        }));
         table.by_key[key] = u32::try_from(table.values.len()).expect("fewer locals than 2^32");
         at
     }
 
-    /// Drops the last one that was made, if there is one left.
-    fn drop_last(&self, table: &RefCell<Table>) {
-        let last = {
+    /// Drops the one at `index`.
+    fn drop_one(table: &RefCell<Table>, index: usize) {
+        let value = {
             let mut table = table.borrow_mut();
-            let last = table.values.pop();
-            if let Some(value) = last {
+            let value = table.values[index].take();
+            if let Some(value) = value {
                 table.by_key[value.key] = 0;
             }
-            last
+            value
         };
-        let Some(Value { at, drop, .. }) = last else {
+        let Some(Value { at, drop, .. }) = value else {
             return;
         };
         // SAFETY: from the box that `put` leaked, with its own type, and out of the
@@ -131,13 +132,15 @@ impl Locals {
         {
             // SAFETY: leaked by `table_or_new`; freed below.
             let table = unsafe { table.as_ref() };
+            let mut begin = 0;
             for _ in 0..ROUNDS {
-                // As many as there are when the round begins: what a drop makes is in
-                // the next one, or takes the place of what it would have been.
-                let round = table.borrow().values.len();
-                for _ in 0..round {
-                    self.drop_last(table);
-                }
+                // Those that are there when the round begins; what a drop makes comes
+                // behind them, and is in the next.
+                let end = table.borrow().values.len();
+                (begin..end)
+                    .rev()
+                    .for_each(|index| Self::drop_one(table, index));
+                begin = end;
             }
         }
         self.0.set(None);

@@ -7,10 +7,10 @@
 //! changes it.
 //!
 //! ```text
-//!  63             16 15    13    12         11       10
-//! +-----------------+--------+----------+-------+--------+ …
-//! | references (48) | unused | SHUTDOWN | HANGS | CANCEL |
-//! +-----------------+--------+----------+-------+--------+ …
+//!  63             16 15    14   13     12         11       10
+//! +-----------------+--------+------+----------+-------+--------+ …
+//! | references (48) | unused | TOLD | SHUTDOWN | HANGS | CANCEL |
+//! +-----------------+--------+------+----------+-------+--------+ …
 //!
 //!       9       8        7       6      5      4       3       2       1          0
 //! … +-------+--------+---------+------+------+-------+-------+------+----------+--------+
@@ -79,6 +79,8 @@ const CANCEL: u64 = 1 << 10;
 const HANGS: u64 = 1 << 11;
 /// It was cancelled because its runtime ends.
 const SHUTDOWN: u64 = 1 << 12;
+/// It has heard of its cancellation: a point of it has said so, or it was dropped unrun.
+const TOLD: u64 = 1 << 13;
 /// One reference.
 const REF: u64 = 1 << 16;
 
@@ -197,6 +199,10 @@ impl Snapshot {
     pub(crate) fn shut_down(self) -> bool {
         self.0 & SHUTDOWN != 0
     }
+    /// It has heard of its cancellation.
+    pub(crate) fn was_told(self) -> bool {
+        self.0 & TOLD != 0
+    }
     /// Scopes, or a token, hang on it.
     pub(crate) fn hangs(self) -> bool {
         self.0 & HANGS != 0
@@ -227,6 +233,7 @@ impl fmt::Debug for Snapshot {
             .field("cancelled", &self.cancelled())
             .field("shut_down", &self.shut_down())
             .field("hangs", &self.hangs())
+            .field("told", &self.was_told())
             .field("waiters", &bit(WAITERS))
             .field("handle", &bit(HANDLE))
             .field("owner", &self.owner_waits())
@@ -348,6 +355,15 @@ impl State {
     pub(crate) fn look_soon(&self) {
         // Relaxed: no mark was made; there is something else to be found out.
         self.0.fetch_or(LOOK, Ordering::Relaxed);
+    }
+
+    /// Notes that the fiber has heard of its cancellation; who joined it asks, once it has
+    /// completed.
+    pub(crate) fn note_told(&self) {
+        // Relaxed: `complete` orders it for who joins.
+        if !Snapshot(self.0.load(Ordering::Relaxed)).was_told() {
+            self.0.fetch_or(TOLD, Ordering::Relaxed);
+        }
     }
 
     /// Takes LOOK away: called by the fiber itself, which found no mark, and looks

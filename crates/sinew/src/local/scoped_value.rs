@@ -8,6 +8,7 @@
 use crate::wait::chain;
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::atomic::AtomicU8;
 
 /// A value that is bound for the time of a call, and seen in all that is called, and in
 /// all children of scopes that are made in it, by reference.
@@ -37,10 +38,29 @@ use std::marker::PhantomData;
 ///     assert_eq!(greeting(), "hello, stranger");
 /// });
 /// ```
+///
+/// It is told apart from others by where it is, so it must be a `static`:
+///
+/// ```compile_fail,E0716
+/// const NUMBER: sinew::ScopedValue<u32> = sinew::ScopedValue::new();
+/// NUMBER.bind(&1, || ());
+/// ```
+///
+/// What is bound for `'static` borrows cannot be given shorter ones:
+///
+/// ```compile_fail,E0308
+/// use sinew::ScopedValue;
+///
+/// static KEEP: ScopedValue<fn(&'static str)> = ScopedValue::new();
+/// let short: &'static ScopedValue<for<'a> fn(&'a str)> = &KEEP;
+/// ```
 pub struct ScopedValue<T: 'static> {
-    /// So that each has an address of its own.
-    _place: u8,
-    _value: PhantomData<fn(&T)>,
+    /// So that each has an address of its own: never that of another `static`, and, since
+    /// it might change, never that of a constant's, which would be shared.
+    _place: AtomicU8,
+    /// Neither more nor less than `T`: what is bound as one type must not be read as
+    /// another, by its lifetimes either.
+    _value: PhantomData<fn(T) -> T>,
 }
 
 /// One binding, in the frame of `bind`.
@@ -54,7 +74,7 @@ impl<T: Sync + 'static> ScopedValue<T> {
     /// A value that is not bound; for a `static`.
     pub const fn new() -> Self {
         Self {
-            _place: 0,
+            _place: AtomicU8::new(0),
             _value: PhantomData,
         }
     }
@@ -65,10 +85,13 @@ impl<T: Sync + 'static> ScopedValue<T> {
 
     /// Runs `f` with this bound to `value`.
     pub fn bind<R>(&'static self, value: &T, f: impl FnOnce() -> R) -> R {
-        struct Unbind(*const ());
-        impl Drop for Unbind {
+        struct Unbind<'a>(&'a Binding);
+        impl Drop for Unbind<'_> {
             fn drop(&mut self) {
-                chain::set_values(self.0);
+                if !std::ptr::eq(chain::values(), std::ptr::from_ref(self.0).cast()) {
+                    chain::left_out_of_order();
+                }
+                chain::set_values(self.0.outer.cast());
             }
         }
         let outer = chain::values();
@@ -77,8 +100,8 @@ impl<T: Sync + 'static> ScopedValue<T> {
             value: std::ptr::from_ref(value).cast(),
             outer: outer.cast(),
         };
-        let _unbind = Unbind(outer);
         chain::set_values(std::ptr::from_ref(&binding).cast());
+        let _unbind = Unbind(&binding);
         f()
     }
 

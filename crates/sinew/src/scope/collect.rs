@@ -50,15 +50,20 @@ where
             drop(handles);
             resume_unwind(panic)
         }
-        Ok(()) => handles.into_iter().map(JoinHandle::join).collect(),
+        Ok(()) => handles
+            .into_iter()
+            .flatten()
+            .map(JoinHandle::join)
+            .collect(),
     }
 }
 
 /// What the closure of [`collect`] spawns with.
 pub struct Collect<'scope, 'env: 'scope, T> {
     core: ScopeCore,
-    /// In the order in which they were spawned; taken when all have ended.
-    handles: Lock<Vec<JoinHandle<T>>>,
+    /// In the order in which they were spawned; none for one that is about to be, or
+    /// could not. Taken when all have ended.
+    handles: Lock<Vec<Option<JoinHandle<T>>>>,
     /// Invariant, as in [`Scope`](super::Scope).
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
@@ -78,12 +83,18 @@ impl<'scope, T: Send> Collect<'scope, '_, T> {
         T: 'scope,
     {
         let request = Request::new(Location::caller());
+        // First its place: it may be quick, and start others.
+        let place = {
+            let mut handles = self.handles.lock();
+            handles.push(None);
+            handles.len() - 1
+        };
         // SAFETY: `Send`; valid for `'scope`, which ends after `run`. The handles are
         // taken out by `collect` before it returns.
         match unsafe { self.core.spawn(request, f) } {
             Ok(handle) => {
                 let fiber = handle.fiber();
-                self.handles.lock().push(handle);
+                self.handles.lock()[place] = Some(handle);
                 fiber
             }
             Err(error) => cannot_spawn(&error),

@@ -2,10 +2,13 @@
 
 use crate::__select::{JoinArm, Joinable, sealed};
 use crate::error::JoinError;
+use crate::fiber::Block;
+use crate::sched::switch;
 use crate::task::{Fiber, JoinHandle};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -28,7 +31,10 @@ impl Unhandled {
     pub(super) fn watch<F>(&self, f: F) -> Child<'_, F> {
         Child {
             f,
-            note: Note(self),
+            note: Note {
+                unhandled: self,
+                spawner: switch::running(),
+            },
         }
     }
 }
@@ -40,13 +46,21 @@ pub(super) struct Child<'a, F> {
     note: Note<'a>,
 }
 
-struct Note<'a>(&'a Unhandled);
+struct Note<'a> {
+    unhandled: &'a Unhandled,
+    /// Who drops it, perhaps while unwinding, if there is no fiber to be had for the
+    /// child. Only compared.
+    spawner: Option<NonNull<Block>>,
+}
+
+// SAFETY: the pointer is only compared.
+unsafe impl Send for Note<'_> {}
 
 impl Drop for Note<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if std::thread::panicking() && switch::running() != self.spawner {
             // Relaxed: as in `any`.
-            self.0.0.fetch_add(1, Ordering::Relaxed);
+            self.unhandled.0.fetch_add(1, Ordering::Relaxed);
         }
     }
 }

@@ -24,6 +24,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Runs `f`, which starts children that may borrow, and supervises them until all have
 /// ended for good.
@@ -69,6 +70,7 @@ where
     let supervisor = Supervisor {
         core: ScopeCore::new(),
         children: Lock::new(Vec::new()),
+        closed: AtomicBool::new(false),
         sender,
         at,
         scope: PhantomData,
@@ -83,26 +85,31 @@ where
     };
     let outcome = supervisor.core.run(
         || {
-            // What `f` or a decision panics with ends the children first.
-            let cancel = super::nursery::CancelUnlessReturned(&supervisor.core);
-            f(&supervisor);
-            let why = office.work(&supervisor);
-            std::mem::forget(cancel);
-            why
+            let worked = catch_unwind(AssertUnwindSafe(|| {
+                f(&supervisor);
+                office.work(&supervisor)
+            }));
+            if worked.is_err() {
+                // What `f` or a decision panics with ends the children first.
+                supervisor.core.cancel(&CancelReason::Failed);
+            }
+            let report = supervisor.close();
+            (worked, report)
         },
         at,
     );
-    // The closures go before what they borrow does, and without the lock.
-    let children = std::mem::take(&mut *supervisor.children.lock());
-    let report = Report {
-        children: children.iter().map(Child::report).collect(),
-        restarts: office.count,
-    };
-    drop(children);
     match outcome {
-        Err(panic) => resume_unwind(panic),
-        Ok(None) => Ok(report),
-        Ok(Some(why)) => Err(SupervisionError { report, why }),
+        Err(panic) | Ok((Err(panic), _)) => resume_unwind(panic),
+        Ok((Ok(why), children)) => {
+            let report = Report {
+                children,
+                restarts: office.count,
+            };
+            match why {
+                None => Ok(report),
+                Some(why) => Err(SupervisionError { report, why }),
+            }
+        }
     }
 }
 
@@ -125,6 +132,15 @@ struct Child {
 }
 
 impl Child {
+    /// Whether it is to be started again, after the end that was last heard of.
+    fn wants_restart(&self) -> bool {
+        match self.restart {
+            Restart::Permanent => true,
+            Restart::Transient => self.last_exit.is_failure(),
+            Restart::Temporary => false,
+        }
+    }
+
     fn report(&self) -> ChildReport {
         ChildReport {
             name: self.name.clone(),
@@ -145,6 +161,8 @@ struct End {
 pub struct Supervisor<'scope, 'env: 'scope> {
     core: ScopeCore,
     children: Lock<Vec<Child>>,
+    /// Supervision has ended; changed under the lock of `children`.
+    closed: AtomicBool,
     sender: Sender<End>,
     at: &'static Location<'static>,
     /// Invariant, as in [`Scope`](super::Scope).
@@ -155,6 +173,9 @@ pub struct Supervisor<'scope, 'env: 'scope> {
 impl<'scope> Supervisor<'scope, '_> {
     /// Starts a child that runs `f`, which may borrow, and is called again for each
     /// restart.
+    ///
+    /// Once supervision has ended, in the drop of another child's `f` say, nothing is
+    /// started any more.
     ///
     /// # Panics
     ///
@@ -180,11 +201,18 @@ impl<'scope> Supervisor<'scope, '_> {
             stop: false,
             last_exit: Exit::Cancelled,
         };
+        let mut child = Some(child);
         let index = {
             let mut children = self.children.lock();
-            children.push(child);
-            children.len() - 1
+            // Relaxed: under the lock.
+            if !self.closed.load(Ordering::Relaxed) {
+                children.extend(child.take());
+            }
+            children.len().wrapping_sub(1)
         };
+        if child.is_some() {
+            return; // it is dropped here
+        }
         if let Err(error) = self.start(index) {
             cannot_spawn(&error);
         }
@@ -207,6 +235,18 @@ impl<'scope> Supervisor<'scope, '_> {
 }
 
 impl Supervisor<'_, '_> {
+    /// The end: no child comes any more. The closures are dropped here, while the scope
+    /// is still one, for their captures may use it; runs that are left have their own.
+    fn close(&self) -> Vec<ChildReport> {
+        let children = {
+            let mut children = self.children.lock();
+            // Relaxed: under the lock.
+            self.closed.store(true, Ordering::Relaxed);
+            std::mem::take(&mut *children)
+        };
+        children.iter().map(Child::report).collect()
+    }
+
     /// Starts a run of a child that has none.
     ///
     /// The lock is not held while the fiber is made, since what is not started is
@@ -215,7 +255,9 @@ impl Supervisor<'_, '_> {
     fn start(&self, index: usize) -> io::Result<()> {
         let (body, name, run) = {
             let mut children = self.children.lock();
-            let child = &mut children[index];
+            let Some(child) = children.get_mut(index) else {
+                return Ok(()); // closed meanwhile
+            };
             child.starts += 1;
             (child.runs, child.stop, child.fiber) = (true, false, None);
             (child.body.clone(), child.name.clone(), child.starts)
@@ -234,20 +276,26 @@ impl Supervisor<'_, '_> {
         // `run`. The handle is dropped here, and the value is `()`.
         let spawned = unsafe { self.core.spawn(request, move || run.run()) };
         let fiber = spawned.as_ref().ok().map(JoinHandle::fiber);
-        let stop = {
+        let wanted_to_stop = {
             let mut children = self.children.lock();
-            let child = &mut children[index];
-            if fiber.is_none() {
-                (child.runs, child.starts) = (false, child.starts - 1);
-            }
-            child.fiber = fiber.clone();
-            child.stop
+            children.get_mut(index).is_some_and(|child| {
+                if fiber.is_none() {
+                    (child.runs, child.starts) = (false, child.starts - 1);
+                }
+                child.fiber = fiber.clone();
+                child.stop
+            })
         };
-        if let (true, Some(fiber)) = (stop, fiber) {
-            fiber.cancel();
+        if let (true, Some(fiber)) = (wanted_to_stop, fiber) {
+            stop(&fiber);
         }
         spawned.map(drop)
     }
+}
+
+/// Cancels a run that is to be started again.
+fn stop(fiber: &Fiber) {
+    fiber.token().cancel_with(CancelReason::Supervisor);
 }
 
 /// One run, and the duty to tell of its end, also if it never ran.
@@ -306,35 +354,32 @@ struct Office {
 impl Office {
     /// Until no child runs any more; says why if it gave up.
     fn work(&mut self, supervisor: &Supervisor<'_, '_>) -> Option<String> {
+        let mut why = None;
         while let Some(index) = self.next_end(supervisor) {
             let (wanted, exit, name) = {
                 let children = supervisor.children.lock();
                 let child = &children[index];
-                let wanted = match child.restart {
-                    Restart::Permanent => true,
-                    Restart::Transient => child.last_exit.is_failure(),
-                    Restart::Temporary => false,
-                };
+                let wanted = child.wants_restart();
                 (wanted, child.last_exit.clone(), child.name.clone())
             };
             if !wanted || supervisor.is_cancelled() {
-                continue;
+                continue; // those who are left are heard of, too
             }
             if !self.may_restart() {
                 let Supervision {
                     restarts, period, ..
                 } = self.supervision;
-                supervisor.core.cancel(&CancelReason::Supervisor);
-                let why =
-                    format!("child '{name}' {exit}, after {restarts} restarts within {period:?}");
-                return Some(why);
+                why = Some(format!(
+                    "child '{name}' {exit}, after {restarts} restarts within {period:?}"
+                ));
+            } else if let Err(error) = self.restart(supervisor, index) {
+                why = Some(format!("child '{name}' cannot be started again: {error}"));
             }
-            if let Err(error) = self.restart(supervisor, index) {
+            if why.is_some() {
                 supervisor.core.cancel(&CancelReason::Supervisor);
-                return Some(format!("child '{name}' cannot be started again: {error}"));
             }
         }
-        None
+        why
     }
 
     /// Waits for the end of a run; none if there is none any more.
@@ -395,7 +440,9 @@ impl Office {
             let mut running = Vec::new();
             for index in group.clone() {
                 let child = &mut children[index];
-                if index == failed || child.runs && child.restart != Restart::Temporary {
+                let down = self.later.contains(&index) && child.wants_restart();
+                let stopped = child.runs && child.restart != Restart::Temporary;
+                if index == failed || down || stopped {
                     again.push(index);
                 }
                 if child.runs {
@@ -405,8 +452,10 @@ impl Office {
             }
             (again, running)
         };
+        // Who was down before is started with the others.
+        self.later.retain(|child| !group.contains(child));
         // The last started first, as OTP does.
-        running.iter().rev().for_each(Fiber::cancel);
+        running.iter().rev().for_each(stop);
         while supervisor.children.lock()[group.clone()]
             .iter()
             .any(|child| child.runs)

@@ -15,6 +15,7 @@ use crate::wait::{Deadline, Enlisted, Operation, Pending, WaitOutcome, WaitSpec,
 use crate::wait::{perform, point};
 use std::fmt;
 use std::panic::Location;
+use std::task::Waker;
 use std::time::Duration;
 
 /// A manual-reset event: set or unset, with any number of waiters.
@@ -60,14 +61,22 @@ impl Event {
 
     /// Sets it, and wakes all who wait.
     pub fn set(&self) {
+        self.set_and_claim().fire();
+    }
+
+    /// The same, but the tasks among those who wait are left for the caller to wake.
+    pub(crate) fn set_but_tasks(&self) -> Vec<Waker> {
+        self.set_and_claim().fire_but_tasks()
+    }
+
+    fn set_and_claim(&self) -> Wakes {
         let mut wakes = Wakes::new();
-        {
-            let mut line = self.line.lock();
-            // Release: who passes sees what came before; pairs with `is_set`.
-            self.set.store(true, Ordering::Release);
-            line.claim_all(&mut wakes);
-        }
-        wakes.fire();
+        let mut line = self.line.lock();
+        // Release: who passes sees what came before; pairs with `is_set`.
+        self.set.store(true, Ordering::Release);
+        line.claim_all(&mut wakes);
+        drop(line);
+        wakes
     }
 
     /// Unsets it: who comes from now on waits.

@@ -2,7 +2,7 @@
 
 use super::join::JoinHandle;
 use super::spawn::{Request, cannot_spawn, enter, make_block};
-use crate::fiber::cancel::{Descent, Frame, FrameKind, Owner};
+use crate::fiber::cancel::{Descent, Errands, Frame, FrameKind, Owner};
 use crate::fiber::{Block, ThreadProxy, WaitReason, taker};
 use crate::runtime::shared_for_spawn;
 use crate::sched::core::Core;
@@ -109,9 +109,13 @@ where
         result: UnsafeCell::new(None),
         waiter: Waiter::for_current(),
         caller,
+        // SAFETY: it runs here.
+        frames: unsafe { caller.as_ref().frames() },
         values: chain::values(),
         runner: Lock::new(None),
     };
+    // Marks limits that were reached: the pool thread does not look at our clock.
+    let _cause = chain::cause();
     let submitted = shared_for_spawn(|shared| {
         let job = Job::Borrowed {
             run: Borrowed::<F, T>::run,
@@ -122,7 +126,7 @@ where
     if let Err((_job, error)) = submitted {
         panic!("cannot run a closure on the blocking pool: {error}");
     }
-    let pass_on = || job.tell_runner();
+    let pass_on = |errands: &mut Errands| job.tell_runner(errands);
     let spec = WaitSpec::new(WaitReason::Blocking, Location::caller()).passing_on(&pass_on);
     wait(&job.waiter, &spec); // does not unwind: the pool thread uses our frame
     match job.result.into_inner() {
@@ -142,6 +146,7 @@ struct Borrowed<F, T> {
     waiter: Waiter,
     /// Whose frames and scoped values the closure sees.
     caller: NonNull<Block>,
+    frames: *const Frame,
     values: *const (),
     /// The pool thread, while it runs the closure.
     runner: Lock<Option<Arc<ThreadProxy>>>,
@@ -150,12 +155,12 @@ struct Borrowed<F, T> {
 impl<F, T> Borrowed<F, T> {
     /// The caller is cancelled: so are the waits of the pool thread, and the scopes on
     /// its stack. If it has not begun it will see that itself.
-    fn tell_runner(&self) {
+    fn tell_runner(&self, errands: &mut Errands) {
         let runner = self.runner.lock().clone();
         if let Some(proxy) = runner {
             proxy.unpark();
             // SAFETY: we have it.
-            unsafe { Descent::of(Owner::Thread(NonNull::from(&*proxy))) }.run();
+            unsafe { Descent::of(Owner::of_thread(&proxy)) }.run_into(errands);
         }
     }
 
@@ -164,12 +169,16 @@ impl<F, T> Borrowed<F, T> {
         let proxy = current::proxy();
         proxy.take_token(); // of a former job
         *self.runner.lock() = Some(proxy.clone());
-        let owner = Owner::Thread(NonNull::from(&*proxy));
-        let frame = Frame::new(owner, FrameKind::Caller(self.caller), None);
+        let kind = FrameKind::Caller(self.caller, self.frames);
+        let frame = Frame::new(Owner::of_thread(&proxy), kind, None);
         current::set_values(self.values);
         let result = {
             // SAFETY: both end with this block; the closure does not unwind from it.
             let _linked = unsafe { LinkedFrame::new(&frame) };
+            if chain::cause().is_some() {
+                // Told while nobody ran the closure: its first `park` returns, too.
+                proxy.unpark();
+            }
             catch_unwind(AssertUnwindSafe(closure))
         };
         current::set_values(std::ptr::null());

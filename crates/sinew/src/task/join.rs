@@ -2,13 +2,15 @@
 
 use super::fiber::Fiber;
 use crate::error::JoinError;
-use crate::fiber::cancel::descent;
+use crate::fiber::cancel::{Errands, descent};
 use crate::fiber::{Block, BlockRef, Detached, TakeOutcome, WaitReason, release};
 use crate::queue::Entry;
 use crate::sched::{current, switch};
+use crate::wait::chain;
 use crate::wait::end::{self, TaskWaiter};
 use crate::wait::lend;
 use crate::wait::{Deadline, WaitOutcome, WaitSpec};
+use std::cell::Cell;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -167,10 +169,18 @@ impl<T> JoinHandle<T> {
         }
         let spec = WaitSpec::new(WaitReason::Join, at).lending_to(&self.block);
         if deadline.is_none() {
-            let pass_on = || descent::cancel_fiber(&self.block);
+            let passed_on = Cell::new(false);
+            let pass_on = |errands: &mut Errands| {
+                passed_on.set(true);
+                descent::cancel_fiber_into(&self.block, errands);
+            };
             let spec = spec.passing_on(&pass_on);
             // SAFETY: `self` is the handle.
             unsafe { end::wait_as_owner(&self.block, &spec) };
+            if passed_on.get() && self.block.state().load().was_told() {
+                // A limit, say, has had an effect.
+                chain::observe_cause();
+            }
             return true;
         }
         let spec = spec.deadline(deadline);

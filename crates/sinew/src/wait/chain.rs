@@ -9,6 +9,7 @@ use crate::fiber::ThreadProxy;
 use crate::fiber::cancel::{Cause, Frame, Nest, Owner};
 use crate::fiber::locals::Locals;
 use crate::sched::{current, switch};
+use crate::sys::log::log;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -35,7 +36,7 @@ impl Strand {
     fn thread() -> Self {
         let proxy = current::proxy();
         Self {
-            owner: Owner::Thread(NonNull::from(&*proxy)),
+            owner: Owner::of_thread(&proxy),
             _proxy: Some(proxy),
         }
     }
@@ -87,9 +88,22 @@ impl Drop for LinkedFrame<'_> {
     #[inline]
     fn drop(&mut self) {
         let owner = self.0.owner();
-        debug_assert!(ptr::eq(innermost(owner), self.0));
+        if !ptr::eq(innermost(owner), self.0) {
+            left_out_of_order();
+        }
         set_innermost(owner, self.0.outer());
     }
+}
+
+/// A call that linked something returns, or unwinds, while one inside of it has not: it is
+/// on a stack of its own, a coroutine's of another library, and was suspended in there. To
+/// go on would leave pointers to frames that are gone.
+#[cold]
+pub(crate) fn left_out_of_order() -> ! {
+    log(
+        "a scope, limit or binding was left before one inside of it: was a coroutine suspended there?",
+    );
+    std::process::abort()
 }
 
 /// A nest that is linked, as a frame and as a nest.
@@ -120,6 +134,10 @@ impl<'a> LinkedNest<'a> {
 
 impl Drop for LinkedNest<'_> {
     fn drop(&mut self) {
+        let frame = self.nest.frame();
+        if !ptr::eq(innermost(frame.owner()), frame) {
+            left_out_of_order();
+        }
         children::unlink(self.nest);
     }
 }
@@ -131,6 +149,15 @@ pub(crate) fn cause() -> Option<Cause> {
     point::may_be_cancelled(running)
         .then(|| point::cause(running))
         .flatten()
+}
+
+/// Notes that somebody was told because of what who runs here is cancelled by.
+#[cold]
+pub(crate) fn observe_cause() {
+    if let Some(cause) = cause() {
+        // SAFETY: our own frames are linked.
+        unsafe { cause.observe() };
+    }
 }
 
 /// Who runs here has left a shield: it looks again at what is outward of it.

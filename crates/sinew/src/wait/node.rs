@@ -19,6 +19,7 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
+use std::task::Waker;
 
 /// One waiter's place in one list.
 #[repr(C)]
@@ -294,6 +295,16 @@ impl Wakes {
         if let (Some(select), false) = (standing, self.tasks.is_empty()) {
             select.defer(std::mem::take(&mut *self.tasks));
         }
+    }
+
+    /// Wakes fibers and threads, and answers the tasks' wakers, for the caller to call.
+    pub(crate) fn fire_but_tasks(mut self) -> Vec<Waker> {
+        let tasks = std::mem::take(&mut *self.tasks);
+        let wakers = tasks.into_iter().filter_map(|task| match task {
+            Wakeup::Task(waker) => waker,
+            Wakeup::Fiber(_) | Wakeup::Thread(_) => unreachable!("only tasks are kept"),
+        });
+        wakers.collect()
     }
 
     /// Whether there are tasks among them, whose wakers are user code.

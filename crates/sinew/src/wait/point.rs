@@ -14,7 +14,7 @@
 use super::deadline;
 use crate::error::Cancelled;
 use crate::fiber::cancel::frame::{Outward, Step};
-use crate::fiber::cancel::{Cause, Descent, Owner};
+use crate::fiber::cancel::{Cause, Descent, Errands, Owner};
 use crate::fiber::{Block, CancelReason, Intent, ThreadProxy};
 use crate::sched::{current, switch};
 use crate::sys::log::log;
@@ -115,26 +115,49 @@ pub(crate) fn cause_seen(running: Option<NonNull<Block>>) -> Option<Cause> {
     cause
 }
 
-/// By what the running fiber or thread is cancelled.
+/// By what the running fiber or thread is cancelled. Calls wakers: not in a wait.
 #[cold]
 pub(super) fn cause(running: Option<NonNull<Block>>) -> Option<Cause> {
+    let mut errands = Errands::new();
+    let cause = cause_in_wait(running, &mut errands);
+    errands.run();
+    cause
+}
+
+/// The same, but for the wakers.
+///
+/// Who made the request is perhaps still on its way down. So that nobody is told before
+/// those below are (a scope that one is in says the same as a point in it, and has the
+/// reason), who finds a cause goes down itself.
+#[cold]
+pub(super) fn cause_in_wait(
+    running: Option<NonNull<Block>>,
+    errands: &mut Errands,
+) -> Option<Cause> {
     let Some(block) = running else {
         return with_thread(|owner| {
-            expire(owner);
-            walk(owner).cause()
+            expire(owner, errands);
+            let cause = walk(owner).cause()?;
+            // SAFETY: it is the caller.
+            unsafe { Descent::of(owner) }.run_into(errands);
+            Some(cause)
         });
     };
     let owner = Owner::Fiber(block);
-    expire(owner);
-    if let Some(cause) = walk(owner).cause() {
-        return Some(cause);
+    expire(owner, errands);
+    let mut cause = walk(owner).cause();
+    if cause.is_none() {
+        // SAFETY: the running fiber is alive.
+        let state = unsafe { block.as_ref() }.state();
+        state.stop_looking();
+        cause = walk(owner).cause();
+        if cause.is_some() {
+            state.look_soon(); // it came in between
+        }
     }
-    // SAFETY: the running fiber is alive.
-    let state = unsafe { block.as_ref() }.state();
-    state.stop_looking();
-    let cause = walk(owner).cause();
     if cause.is_some() {
-        state.look_soon(); // it came in between
+        // SAFETY: it is the caller.
+        unsafe { Descent::of(owner) }.run_into(errands);
     }
     cause
 }
@@ -164,11 +187,11 @@ fn walk(owner: Owner) -> Outward {
 /// Calls `f` with this thread as the owner of its frames.
 fn with_thread<T>(f: impl FnOnce(Owner) -> T) -> T {
     let proxy: Arc<ThreadProxy> = current::proxy();
-    f(Owner::Thread(NonNull::from(&*proxy)))
+    f(Owner::of_thread(&proxy))
 }
 
 /// Marks our own frames whose time is over, and cancels what is inside of them.
-fn expire(owner: Owner) {
+fn expire(owner: Owner, errands: &mut Errands) {
     let Some(earliest) = walk(owner).deadline() else {
         return;
     };
@@ -194,10 +217,10 @@ fn expire(owner: Owner) {
     for token in tokens {
         descent.cancel_hook(token, CancelReason::Deadline);
     }
-    descent.run();
+    descent.run_into(errands);
 }
 
-/// When the first of this thread's visible frames has reached its deadline.
+/// When the first of this thread's frames reaches its deadline.
 pub(super) fn thread_deadline() -> Option<u64> {
     if current::frames().is_null() {
         return None;

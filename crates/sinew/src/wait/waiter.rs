@@ -4,6 +4,7 @@ use super::deadline::{self, Deadline};
 use super::look;
 use super::outcome::{Claim, WaitOutcome};
 use super::point;
+use crate::fiber::cancel::Errands;
 use crate::fiber::{Block, Intent, Priority, ThreadProxy, WaitReason, Wake};
 use crate::sched::{current, switch};
 use crate::sys::Lock;
@@ -316,7 +317,7 @@ pub(crate) enum OnCancel<'a> {
     /// It gives up, and answers so.
     Answer,
     /// It passes that on, perhaps more than once, and waits on.
-    PassOn(&'a dyn Fn()),
+    PassOn(&'a dyn Fn(&mut Errands)),
 }
 
 /// Whom a waiting fiber lends its priority to.
@@ -364,7 +365,7 @@ impl<'a> WaitSpec<'a> {
         self
     }
 
-    pub(crate) fn passing_on(mut self, pass_on: &'a dyn Fn()) -> Self {
+    pub(crate) fn passing_on(mut self, pass_on: &'a dyn Fn(&mut Errands)) -> Self {
         self.on_cancel = OnCancel::PassOn(pass_on);
         self
     }
@@ -508,22 +509,29 @@ fn gives_up_by_cancel(
     waiter: &Waiter,
     spec: &WaitSpec<'_>,
 ) -> bool {
-    let Some(cause) = point::cause(running) else {
-        return false;
-    };
-    let effect = match spec.on_cancel {
-        OnCancel::Ignore => return false,
-        OnCancel::Answer => waiter.give_up(spec, WaitOutcome::Cancelled),
-        OnCancel::PassOn(pass_on) => {
-            pass_on();
-            true
+    let mut errands = Errands::new();
+    let cause = point::cause_in_wait(running, &mut errands);
+    let answered = match (cause, spec.on_cancel) {
+        (None, _) | (_, OnCancel::Ignore) => false,
+        (Some(cause), OnCancel::Answer) => {
+            let answered = waiter.give_up(spec, WaitOutcome::Cancelled);
+            if answered {
+                // SAFETY: our own frames are linked.
+                unsafe { cause.observe() };
+            }
+            answered
+        }
+        (Some(_), OnCancel::PassOn(pass_on)) => {
+            pass_on(&mut errands);
+            false
         }
     };
-    if effect {
-        // SAFETY: our own frames are linked.
-        unsafe { cause.observe() };
+    if answered && waiter.single {
+        errands.run(); // it stands in no line any more
+    } else {
+        errands.run_elsewhere();
     }
-    effect && matches!(spec.on_cancel, OnCancel::Answer)
+    answered
 }
 
 fn wait_thread(proxy: &ThreadProxy, waiter: &Waiter, spec: &WaitSpec<'_>) {

@@ -6,7 +6,7 @@
 //! child of, which may be gone after that. What remains, reusing
 //! the stack and the block, is the worker's, after the last switch.
 
-use crate::fiber::cancel::descent;
+use crate::fiber::cancel::{Cause, descent};
 use crate::fiber::locals::Locals;
 use crate::fiber::{Begin, Block, Completed, Root, Suspender};
 use crate::wait::children;
@@ -30,6 +30,8 @@ pub(crate) unsafe fn first_frame(block: NonNull<Block>, suspender: &Suspender) {
         descent::cancel_fiber(fiber);
     }
     let begin = if fiber.state().load().cancelled() && !fiber.kind().always_runs {
+        // SAFETY: the fiber's own.
+        unsafe { Cause::Root(block).observe() };
         Begin::DropUnrun
     } else {
         Begin::Run

@@ -27,7 +27,7 @@
 use super::first_frame::publish_outcome;
 use crate::fiber::cancel::Descent;
 use crate::fiber::locals::Locals;
-use crate::fiber::{BlockRef, WaitReason, release, slab};
+use crate::fiber::{Begin, BlockRef, WaitReason, release, slab};
 use crate::primitive::{Ordering, fence};
 use crate::sched::shared::{Abandoned, Lives, Shared};
 use crate::wait::children;
@@ -174,7 +174,7 @@ pub(crate) fn abandon_queued(shared: &Shared) {
 }
 
 /// Ends the fibers that will never start: their joiners learn so, their closures
-/// are leaked.
+/// are leaked, but for those of scopes, which are dropped.
 ///
 /// On the thread that ends the runtime: it may call wakers of async tasks.
 pub(crate) fn fail_abandoned(shared: &Shared) {
@@ -184,7 +184,13 @@ pub(crate) fn fail_abandoned(shared: &Shared) {
         // run, its reference and the slot with the closure are ours.
         unsafe {
             let fiber = block.as_ref();
-            (fiber.table().fail_no_stack)(fiber.slot());
+            if fiber.future_parent().is_some() {
+                // A scope waits for it, and perhaps for what its closure does when it is
+                // dropped, and it is `Send`: so it is, here.
+                (fiber.table().begin)(fiber.slot(), Begin::DropUnrun);
+            } else {
+                (fiber.table().fail_no_stack)(fiber.slot());
+            }
             publish_outcome(fiber, &Locals::new());
             children::end_unbegun(fiber);
             release(block, if fiber.entry_merged() { 2 } else { 1 });

@@ -9,11 +9,12 @@
 //! Invariant 2 (entered): an entered frame is in the token's list from after it was
 //! linked on its stack until before it is unlinked there.
 
-use crate::fiber::cancel::{Descent, Frame, Hook, Nest};
+use crate::fiber::cancel::{Descent, Errands, Frame, Hook, Nest};
 use crate::fiber::{BlockRef, CancelReason};
 use crate::sync::Event;
 use crate::sys::Lock;
 use crate::util::list::{Links, List};
+use crate::wait::waiter::quietly;
 use crate::wait::{Deadline, deadline};
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -121,9 +122,10 @@ impl TokenCore {
 
     /// Cancels it and all that is below.
     pub(crate) fn cancel(self: &Arc<Self>, reason: &CancelReason) {
-        let mut descent = Descent::new();
-        self.clone().cancelled(reason, &mut descent);
-        descent.run();
+        let (mut descent, mut errands) = (Descent::new(), Errands::new());
+        self.clone().cancelled(reason, &mut descent, &mut errands);
+        descent.run_into(&mut errands);
+        errands.run();
     }
 
     /// Whether it is cancelled; if its time is over it is now.
@@ -159,7 +161,12 @@ impl Drop for TokenCore {
 }
 
 impl Hook for TokenCore {
-    fn cancelled(self: Arc<Self>, reason: &CancelReason, descent: &mut Descent) {
+    fn cancelled(
+        self: Arc<Self>,
+        reason: &CancelReason,
+        descent: &mut Descent,
+        errands: &mut Errands,
+    ) {
         let tokens = {
             let mut below = self.below.lock();
             if self.reason.set(reason.clone()).is_err() {
@@ -180,7 +187,12 @@ impl Hook for TokenCore {
         for token in tokens.into_values().filter_map(|token| token.upgrade()) {
             descent.cancel_hook(token, reason.clone());
         }
-        self.cancelled.set(); // calls wakers
+        let tasks = self.cancelled.set_but_tasks();
+        if !tasks.is_empty() {
+            errands.add(Box::new(move || {
+                tasks.into_iter().for_each(|task| quietly(|| task.wake()));
+            }));
+        }
     }
 
     fn detach(&self) {

@@ -160,8 +160,10 @@ impl CancelToken {
     /// ```
     pub fn enter<T>(&self, f: impl FnOnce() -> T) -> T {
         let strand = Strand::current();
-        let hook: &dyn Hook = &*self.core;
-        let kind = FrameKind::Token(NonNull::from(hook));
+        // By this pointer a count may be taken, too.
+        let hook: *const dyn Hook = Arc::<TokenCore>::as_ptr(&self.core);
+        let hook = NonNull::new(hook.cast_mut()).expect("an Arc is never null");
+        let kind = FrameKind::Token(hook);
         let deadline = self.core.deadline;
         let entered = Entered {
             links: Links::new(),

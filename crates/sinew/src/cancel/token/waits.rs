@@ -45,13 +45,22 @@ impl Future for CancelledWait<'_> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         // SAFETY: `pending` is not moved; the rest is not pinned.
         let this = unsafe { self.get_unchecked_mut() };
-        if let (Some(deadline), None) = (this.token.core.deadline, &this.sleeper) {
-            if !this.token.is_cancelled() {
-                this.sleeper = Some(sleep_for(&this.token.core, Instant::of_deadline(deadline)));
-            }
-        }
         // SAFETY: pinned, since `self` is.
-        unsafe { Pin::new_unchecked(&mut this.pending) }.poll(context)
+        let told = unsafe { Pin::new_unchecked(&mut this.pending) }.poll(context);
+        let Some(deadline) = this.token.core.deadline.filter(|_| told.is_pending()) else {
+            return told;
+        };
+        while !this.token.is_cancelled() {
+            let sleeper = this
+                .sleeper
+                .get_or_insert_with(|| sleep_for(&this.token.core, Instant::of_deadline(deadline)));
+            // Its runtime may end before it is time: then the next one is another's.
+            if Pin::new(sleeper).poll(context).is_pending() {
+                return Poll::Pending;
+            }
+            this.sleeper = None;
+        }
+        Poll::Ready(())
     }
 }
 

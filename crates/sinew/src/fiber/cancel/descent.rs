@@ -8,18 +8,26 @@
 //!
 //! Tokens wake async tasks, which is user code: so a descent runs on the stack of
 //! the fiber or thread that cancels, never on a worker's. A deadline is passed on
-//! by the fiber whose it is, when it looks.
+//! by the fiber whose it is, when it looks. That may be in the middle of a wait, where no
+//! user code may run: if that waited as well, one of the two would take the other's
+//! notification. So wakers are gathered ([`Errands`]), and called when the tree was told.
 
 use super::frame::{Cause, Frame, Outward, Owner};
 use super::nest::Nest;
 use super::reason::CancelReason;
 use crate::fiber::{Block, BlockRef, ThreadProxy, Told};
-use std::sync::Arc;
+use crate::sys::log::log;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A token, as it hangs on what it stands for.
 pub(crate) trait Hook: Send + Sync {
     /// What it stands for was cancelled: so is the token, and what is below.
-    fn cancelled(self: Arc<Self>, reason: &CancelReason, descent: &mut Descent);
+    fn cancelled(
+        self: Arc<Self>,
+        reason: &CancelReason,
+        descent: &mut Descent,
+        errands: &mut Errands,
+    );
 
     /// What it stood for has ended.
     fn detach(&self);
@@ -36,6 +44,66 @@ enum Left {
     Fiber(BlockRef),
     Thread(Arc<ThreadProxy>),
     Hook(Arc<dyn Hook>, CancelReason),
+}
+
+/// Wakers of tasks to be called: user code.
+#[must_use = "tasks that are not woken wait for ever"]
+pub(crate) struct Errands(Vec<Errand>);
+
+/// One of them, or several of one token.
+pub(crate) type Errand = Box<dyn FnOnce() + Send>;
+
+/// What could not be done elsewhere, for want of a thread; done by the next who can.
+static LEFT_OVER: Mutex<Vec<Errand>> = Mutex::new(Vec::new());
+
+impl Errands {
+    pub(crate) fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    pub(crate) fn add(&mut self, errand: Errand) {
+        self.0.push(errand);
+    }
+
+    /// Does them here, where user code may run.
+    #[inline]
+    pub(crate) fn run(self) {
+        if !self.0.is_empty() {
+            self.0.into_iter().for_each(|errand| errand());
+            Self::run_left_over();
+        }
+    }
+
+    #[cold]
+    fn run_left_over() {
+        let left = std::mem::take(&mut *LEFT_OVER.lock().unwrap_or_else(PoisonError::into_inner));
+        left.into_iter().for_each(|errand| errand());
+    }
+
+    /// Does them on a thread started for that: here is a wait. Few waits ever come here: a
+    /// limit of time must be reached while its fiber waits for something else than what
+    /// ends by that, and tasks must await a token of what is inside.
+    #[inline]
+    pub(crate) fn run_elsewhere(self) {
+        if !self.0.is_empty() {
+            self.start_thread();
+        }
+    }
+
+    #[cold]
+    fn start_thread(self) {
+        let mut left = LEFT_OVER.lock().unwrap_or_else(PoisonError::into_inner);
+        left.extend(self.0);
+        drop(left);
+        let started = std::thread::Builder::new()
+            .name("sinew-wakers".into())
+            .spawn(Self::run_left_over);
+        if let Err(error) = started {
+            log(&format!(
+                "wakers of tasks that await a token are late: {error}"
+            ));
+        }
+    }
 }
 
 /// What is left to do of a cancellation.
@@ -137,8 +205,15 @@ impl Descent {
         self.left.push(Left::Hook(hook, reason));
     }
 
-    /// Does what is left. No lock may be held: tokens call wakers of tasks.
-    pub(crate) fn run(mut self) {
+    /// Does what is left, and calls wakers. No lock may be held, and we are in no wait.
+    pub(crate) fn run(self) {
+        let mut errands = Errands::new();
+        self.run_into(&mut errands);
+        errands.run();
+    }
+
+    /// Does what is left, but for the wakers. No lock may be held.
+    pub(crate) fn run_into(mut self, errands: &mut Errands) {
         while let Some(left) = self.left.pop() {
             match left {
                 Left::Fiber(block) => self.enter_fiber(&block),
@@ -147,7 +222,7 @@ impl Descent {
                     // SAFETY: we hold the thread's lock.
                     unsafe { self.enter_nests(nests.innermost()) };
                 }
-                Left::Hook(hook, reason) => hook.cancelled(&reason, &mut self),
+                Left::Hook(hook, reason) => hook.cancelled(&reason, &mut self, errands),
             }
         }
     }
@@ -208,10 +283,7 @@ impl Descent {
             }
             if let (Some(cause), Some(reason), false) = (cause, &reason, reached) {
                 if let Some(nest) = frame.as_nest() {
-                    if self.cancel_children(nest, reason) {
-                        // SAFETY: linked.
-                        unsafe { cause.observe() };
-                    }
+                    self.cancel_children(nest, reason);
                 }
                 reached = cause.is(frame);
             }
@@ -219,15 +291,13 @@ impl Descent {
         at
     }
 
-    /// Cancels all children of `nest`, and those that are to come; true if there
-    /// were some, and they had not been told before.
-    fn cancel_children(&mut self, nest: &Nest, reason: &CancelReason) -> bool {
+    /// Cancels all children of `nest`, and those that are to come.
+    fn cancel_children(&mut self, nest: &Nest, reason: &CancelReason) {
         let mut inner = nest.inner().lock();
         if inner.cancelled.is_some() {
-            return false;
+            return; // they were told before
         }
         inner.cancelled = Some(reason.clone());
-        nest.close();
         if let Some(hook) = &inner.hook {
             self.left.push(Left::Hook(hook.clone(), reason.clone()));
         }
@@ -236,7 +306,6 @@ impl Descent {
             // with its block.
             self.cancel_fiber(unsafe { child.as_ref() });
         });
-        nest.has_children()
     }
 }
 
@@ -248,7 +317,14 @@ impl Drop for Descent {
 
 /// Cancels a fiber, and all that is below.
 pub(crate) fn cancel_fiber(block: &Block) {
+    let mut errands = Errands::new();
+    cancel_fiber_into(block, &mut errands);
+    errands.run();
+}
+
+/// The same, but for the wakers.
+pub(crate) fn cancel_fiber_into(block: &Block, errands: &mut Errands) {
     let mut descent = Descent::new();
     descent.cancel_fiber(block);
-    descent.run();
+    descent.run_into(errands);
 }

@@ -4,7 +4,7 @@
 use super::descent::Hook;
 use super::nest::Nest;
 use super::reason::CancelReason;
-use crate::fiber::{Block, ThreadProxy};
+use crate::fiber::{Block, Root, ThreadProxy};
 use crate::primitive::{AtomicU8, Ordering};
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// A request was made to this frame.
 const MARKED: u8 = 1 << 0;
-/// Somebody was told `Cancelled`, or something was cancelled, because of it.
+/// Somebody was told `Cancelled` because of it.
 const OBSERVED: u8 = 1 << 1;
 
 /// On whose stack a frame is: whom to tell.
@@ -23,6 +23,12 @@ pub(crate) enum Owner {
 }
 
 impl Owner {
+    pub(crate) fn of_thread(proxy: &Arc<ThreadProxy>) -> Self {
+        // By this pointer a count may be taken, too.
+        let proxy = Arc::as_ptr(proxy).cast_mut();
+        Self::Thread(NonNull::new(proxy).expect("an Arc is never null"))
+    }
+
     /// Tells it to look at its frames: its waits look again, its points walk, and
     /// a `park` returns once.
     ///
@@ -54,9 +60,10 @@ pub(crate) enum FrameKind {
     Token(NonNull<dyn Hook>),
     /// The first field of a [`Nest`].
     Nest,
-    /// The walk goes on with the frames of this fiber, which waits for the
-    /// closure that this thread runs for it.
-    Caller(NonNull<Block>),
+    /// The walk goes on with this frame of this fiber, which waits for the closure that
+    /// this thread runs for it. The frame that was innermost when it began to: what it links
+    /// meanwhile (it may run code of wakers) is none of ours.
+    Caller(NonNull<Block>, *const Frame),
 }
 
 /// One frame; stays where it is while it is linked.
@@ -159,7 +166,7 @@ impl Frame {
 
     /// Whether what is outward of it is not seen from inside, or is another's.
     pub(super) fn ends_stretch(&self) -> bool {
-        matches!(self.kind, FrameKind::Shield | FrameKind::Caller(_))
+        matches!(self.kind, FrameKind::Shield | FrameKind::Caller(..))
     }
 
     /// Why it is marked.
@@ -169,7 +176,7 @@ impl Frame {
             FrameKind::Token(token) => unsafe { token.as_ref() }.reason(),
             FrameKind::Nest => self.as_nest().and_then(Nest::reason),
             FrameKind::Limit => Some(CancelReason::Deadline),
-            FrameKind::Shield | FrameKind::Caller(_) => None,
+            FrameKind::Shield | FrameKind::Caller(..) => None,
         }
         .unwrap_or(CancelReason::Requested)
     }
@@ -185,15 +192,35 @@ pub(crate) enum Cause {
 }
 
 impl Cause {
-    /// Notes that the request had an effect.
+    /// Notes that somebody was told because of it: in the frame that was marked, also if
+    /// that is a scope's around the fiber's own, or around that.
     ///
     /// # Safety
     ///
-    /// The frame is still linked.
+    /// The frame is still linked; the fiber of a root has not ended.
     pub(crate) unsafe fn observe(self) {
-        if let Self::Frame(frame) = self {
-            // SAFETY: the caller's promise.
-            unsafe { frame.as_ref() }.observe();
+        let mut cause = self;
+        loop {
+            let block = match cause {
+                // SAFETY: the caller's promise, or of an owner of a nest below.
+                Self::Frame(frame) => return unsafe { frame.as_ref() }.observe(),
+                Self::Root(block) => block,
+            };
+            // SAFETY: as above.
+            let fiber = unsafe { block.as_ref() };
+            fiber.state().note_told();
+            // SAFETY: as above: it has its root.
+            let parent = unsafe { fiber.root().as_ref() }.and_then(Root::parent);
+            // SAFETY: a nest outlives its children; so do its owner, and all that is
+            // outward of it (invariant 1).
+            let above = parent.and_then(|nest| unsafe {
+                let frame = nest.as_ref().frame();
+                Outward::from(frame, frame.owner()).cause()
+            });
+            match above {
+                Some(above) => cause = above,
+                None => return, // the fiber itself was asked
+            }
         }
     }
 
@@ -256,10 +283,10 @@ impl Outward {
         // SAFETY: linked (the promise of `from`).
         let frame: &'a Frame = unsafe { at.as_ref() };
         self.at = frame.outer();
-        if let FrameKind::Caller(block) = frame.kind {
-            // SAFETY: it waits for the closure that runs inside of this frame, so
-            // it is alive, and its frames stay as they are.
-            self.at = unsafe { block.as_ref().frames() };
+        if let FrameKind::Caller(block, innermost) = frame.kind {
+            // It waits for the closure that runs inside of this frame, so it is alive,
+            // and that frame of it, with all that is outward, stays linked.
+            self.at = innermost;
             self.fiber = Some(block);
         }
         Some(Step::Frame(frame))
@@ -285,12 +312,12 @@ impl Outward {
         found
     }
 
-    /// The earliest deadline of a frame that is not marked, up to the first shield or
-    /// to where another's frames begin.
+    /// The earliest deadline of a frame that is not marked, up to where another's frames
+    /// begin. Also behind shields: scopes may be outward of those.
     pub(crate) fn deadline(&mut self) -> Option<u64> {
         let mut earliest = None;
         while let Some(Step::Frame(frame)) = self.next() {
-            if frame.ends_stretch() {
+            if matches!(frame.kind, FrameKind::Caller(..)) {
                 break;
             }
             if let Some(deadline) = frame.deadline().filter(|_| !frame.is_marked()) {

@@ -45,8 +45,11 @@ pub(crate) mod frame;
 pub(crate) mod nest;
 mod reason;
 
+#[cfg(all(test, loom))]
+mod loom_tests;
+
 pub(crate) use children::ChildPlace;
-pub(crate) use descent::{Descent, Hook};
+pub(crate) use descent::{Descent, Errands, Hook};
 pub(crate) use frame::{Cause, Frame, FrameKind, Owner};
 pub(crate) use nest::Nest;
 pub use reason::CancelReason;

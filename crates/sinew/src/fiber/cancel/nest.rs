@@ -2,10 +2,10 @@
 
 use super::children::{ChildPlace, Children};
 use super::descent::Hook;
-use super::frame::{Frame, FrameKind, Outward, Owner};
+use super::frame::{Frame, FrameKind, Owner};
 use super::reason::CancelReason;
 use crate::fiber::Block;
-use crate::primitive::{AtomicBool, AtomicUsize, Ordering};
+use crate::primitive::{AtomicUsize, Ordering};
 use crate::sys::Lock;
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
@@ -23,8 +23,6 @@ pub(crate) struct Nest {
     values: *const (),
     /// Children that were spawned and have not ended.
     live: AtomicUsize,
-    /// It was cancelled: mirrors `Inner::cancelled`, for a look without the lock.
-    closed: AtomicBool,
     inner: Lock<Inner>,
 }
 
@@ -55,7 +53,6 @@ impl Nest {
             outer: Cell::new(ptr::null()),
             values,
             live: AtomicUsize::new(0),
-            closed: AtomicBool::new(false),
             inner: Lock::new(Inner {
                 children: Children::new(),
                 cancelled: None,
@@ -94,36 +91,12 @@ impl Nest {
         // Relaxed: counted by the owner, or by a child whose own end, under the
         // lock, comes after.
         self.live.fetch_add(1, Ordering::Relaxed);
-        // Relaxed: a hint. What it is for is that a limit knows of its effect; the
-        // child itself asks under the lock.
-        if self.closed.load(Ordering::Relaxed) {
-            self.observe_cause();
-        }
-    }
-
-    /// Tells the frame because of which the nest is cancelled that this had an
-    /// effect.
-    #[cold]
-    fn observe_cause(&self) {
-        // SAFETY: who spawns keeps the nest linked, and so all that is outward.
-        let cause = unsafe { Outward::from(&self.frame, self.frame.owner()) }.cause();
-        if let Some(cause) = cause {
-            // SAFETY: as above.
-            unsafe { cause.observe() };
-        }
-    }
-
-    /// Says that it was cancelled, under the lock.
-    pub(super) fn close(&self) {
-        // Relaxed: a hint.
-        self.closed.store(true, Ordering::Relaxed);
     }
 
     /// It was made inside of what is cancelled already: so are its children.
     pub(crate) fn begin_cancelled(&self, reason: CancelReason) {
         let mut inner = self.inner.lock();
         inner.cancelled.get_or_insert(reason);
-        self.close();
     }
 
     /// Takes a child back that was counted, and never queued.
@@ -133,7 +106,7 @@ impl Nest {
         self.live.fetch_sub(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn has_children(&self) -> bool {
+    fn has_children(&self) -> bool {
         // Relaxed: under the lock, or a hint.
         self.live.load(Ordering::Relaxed) > 0
     }
