@@ -45,7 +45,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU32, Ordering};
-/// /// use sinew::scope::{Exit, Restart, Supervision, supervise};
+/// use std::time::Duration;
+/// use sinew::scope::{Exit, Restart, Supervision, supervise};
 ///
 /// let tries = AtomicU32::new(0);
 /// let flaky = || match tries.fetch_add(1, Ordering::Relaxed) {

@@ -13,7 +13,9 @@ use std::time::Duration;
 ///
 /// The rules are std's: tokens do not add up, and what came before the `unpark`
 /// is seen after the `park`. Unlike std's, it does not return without a token,
-/// but a [`cancel`](crate::Fiber::cancel) leaves one. On a plain thread it
+/// but a [`cancel`](crate::Fiber::cancel) leaves one, and so do a
+/// [`timeout`](crate::timeout()) that is reached and a token or scope that is cancelled while
+/// one is inside. On a plain thread it
 /// blocks that thread; its token is not the one of `std::thread::park`.
 ///
 /// ```

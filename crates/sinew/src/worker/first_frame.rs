@@ -6,7 +6,7 @@
 //! child of, which may be gone after that. What remains, reusing
 //! the stack and the block, is the worker's, after the last switch.
 
-use crate::fiber::cancel::{Cause, descent};
+use crate::fiber::cancel::{Cause, Descent, descent};
 use crate::fiber::locals::Locals;
 use crate::fiber::{Begin, Block, Completed, Root, Suspender};
 use crate::wait::children;
@@ -62,14 +62,34 @@ pub(crate) unsafe fn run_to_completion(fiber: &Block, begin: Begin, locals: &Loc
 ///
 /// The slot holds the outcome, and the caller owns the run.
 pub(crate) unsafe fn publish_outcome(fiber: &Block, locals: &Locals) {
+    if fiber.state().load().hangs() {
+        tell_token(fiber);
+    }
     // SAFETY: the caller's promise.
     unsafe { publish_and_wake(fiber, locals) };
     locals.drop_all(); // what a waker has made
     // After it has completed: who hangs a token on it from now on sees that.
     if fiber.state().load().hangs() {
+        tell_token(fiber);
         if let Some(hook) = fiber.take_hook() {
             hook.detach();
         }
+    }
+}
+
+/// If the fiber was cancelled, and ends before who did that comes to its token: then the
+/// token is told here, for it does not stand for the fiber any more after this.
+#[cold]
+fn tell_token(fiber: &Block) {
+    if !fiber.state().load().cancelled() {
+        return;
+    }
+    if let Some(hook) = fiber.hook() {
+        // SAFETY: the fiber's own root, or none.
+        let reason = fiber.reason(unsafe { fiber.root().as_ref() });
+        let mut descent = Descent::new();
+        descent.cancel_hook(hook, reason);
+        descent.run();
     }
 }
 

@@ -188,8 +188,8 @@ impl CancelToken {
     ///
     /// # Errors
     ///
-    /// [`Cancelled`] if who waits is cancelled first, or by this very token, which it
-    /// has entered.
+    /// [`Cancelled`] if who waits is cancelled first. Who has entered this very token may
+    /// get either answer.
     #[track_caller]
     pub fn wait(&self) -> Result<(), Cancelled> {
         match self.wait_by(None, Location::caller()) {
