@@ -82,6 +82,10 @@ const LONG_FILES: &[(&str, &str)] = &[
         "one rewriting pass; a third of it are the tests of its cases",
     ),
     (
+        "sinew/src/fiber/state.rs",
+        "one word, and every transition of it",
+    ),
+    (
         "sinew/src/fiber/loom_tests.rs",
         "the models of one word and its table of weakened orderings",
     ),

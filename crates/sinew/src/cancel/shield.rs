@@ -7,7 +7,8 @@ use crate::wait::chain::{self, LinkedFrame, Strand};
 ///
 /// What was cancelled before, or is meanwhile, goes on being so: the first point
 /// after the shield says it. Limits, scopes and tokens *inside* of `f` work as ever.
-/// Shields nest without limit.
+/// Shields nest without limit. It shields what runs in `f` on this fiber; what `f` spawns
+/// into a scope around it is a child of that, and not shielded.
 ///
 /// ```
 /// sinew::run(|| {

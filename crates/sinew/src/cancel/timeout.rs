@@ -27,13 +27,20 @@ use std::time::Duration;
 /// of scopes in it are cancelled, a `join` in it passes the request on. Nothing is cut
 /// off: `f` goes on until it returns, and what it returns is never lost.
 ///
-/// Limits nest, each reports only what it caused. Inside of a [`shield`](crate::shield)
-/// an outer limit is not seen, an inner one works.
+/// What has no point is awaited, however long it takes: a computation, `Mutex::lock`,
+/// [`block_on`](crate::block_on) (there is
+/// [`block_on_or_cancelled`](crate::block_on_or_cancelled)).
+///
+/// Limits nest, each reports only what it caused; if several are over when a point is met
+/// it is the outermost. Inside of a [`shield`](crate::shield) an outer limit is not seen, an
+/// inner one works. It reaches the children of scopes that are made in `f`, not those that
+/// `f` spawns into a scope around it.
 ///
 /// # Errors
 ///
-/// [`Elapsed`], with what `f` returned, if something in `f` was cancelled because the
-/// time was over. If `f` took longer but met no point, this is no error.
+/// [`Elapsed`], with what `f` returned, if somebody in `f` was told, by a point or by
+/// [`is_cancelled`](crate::is_cancelled()), because the time was over. If `f` took longer
+/// but met no point, this is no error.
 ///
 /// ```
 /// use std::time::Duration;

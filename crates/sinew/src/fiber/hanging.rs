@@ -92,12 +92,12 @@ impl Block {
 
     /// The same; made by `make` if there is none yet.
     pub(crate) fn hook_or(&self, make: impl FnOnce() -> Arc<dyn Hook>) -> Arc<dyn Hook> {
-        if let Some(hook) = self.hook() {
-            return hook;
-        }
-        let made = make();
-        let hook = self.extras_or_new().hook.lock().get_or_insert(made).clone();
-        self.state().hang();
+        let hook = self.hook().unwrap_or_else(|| {
+            let made = make();
+            self.extras_or_new().hook.lock().get_or_insert(made).clone()
+        });
+        // Also if another has made it, who is perhaps not yet here.
+        self.state().hang_token();
         hook
     }
 

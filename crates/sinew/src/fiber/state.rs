@@ -375,11 +375,18 @@ impl State {
         self.0.fetch_and(!LOOK, Ordering::Acquire);
     }
 
-    /// Says that something hangs on the fiber: a nest, under the fiber's lock, or a
-    /// token, after it was left there.
+    /// Says that a token hangs on the fiber, after it was left there; by everybody who
+    /// gets it, also if the bit is set: a token has no lock in common with who cancels.
+    pub(crate) fn hang_token(&self) {
+        // Release: who cancels or ends the fiber after this sees the token. Acquire: what
+        // came before it, CANCEL or COMPLETE, is seen by our next look. Without the write
+        // both could miss each other.
+        self.0.fetch_or(HANGS, Ordering::AcqRel);
+    }
+
+    /// Says that a nest hangs on the fiber, under the fiber's lock.
     pub(crate) fn hang(&self) {
-        // Relaxed: once set it stays, and then the locks of what hangs there order
-        // what follows.
+        // Relaxed: once set it stays, and then the lock orders what follows.
         if !Snapshot(self.0.load(Ordering::Relaxed)).hangs() {
             // Release: who sees the bit sees where the fiber's root is, for which
             // it takes the lock anyway. Acquire: who told us before this marked a

@@ -16,7 +16,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// may wait, spawn, and use other such values; one that it makes anew is dropped as well,
 /// in up to five rounds. On a plain thread each thread has its own.
 ///
-/// Inside of [`blocking`](crate::blocking) the values are those of the pool thread.
+/// Inside of [`blocking`](crate::blocking) the values are those of the pool thread, and stay
+/// there for whoever comes next: use a [`ScopedValue`](crate::ScopedValue) for what belongs to
+/// a request.
 ///
 /// ```
 /// use std::cell::Cell;

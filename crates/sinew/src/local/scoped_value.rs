@@ -16,7 +16,11 @@ use std::sync::atomic::AtomicU8;
 /// For what would otherwise be an argument of every function: a request's id, a user, a
 /// deadline. Unlike a [fiber-local](crate::fiber_local!) it is inherited, and cannot be
 /// changed, only bound anew for an inner call. [`spawn`](crate::spawn), whose fiber may
-/// outlive the call, does not pass it on; [`blocking`](crate::blocking) does.
+/// outlive the call, does not pass it on, nor does
+/// [`spawn_blocking`](crate::spawn_blocking); [`blocking`](crate::blocking) does.
+///
+/// Children see what is bound where their *scope* was made, not where they are spawned: what
+/// is bound inside of the scope's closure may be gone before them.
 ///
 /// ```
 /// use sinew::ScopedValue;

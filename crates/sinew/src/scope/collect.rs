@@ -31,6 +31,7 @@ use std::panic::{Location, resume_unwind};
 /// let lengths: Vec<usize> = lengths.into_iter().map(Result::unwrap).collect();
 /// assert_eq!(lengths, [3, 5, 6]);
 /// ```
+#[must_use = "for children without results there is `scope`"]
 #[track_caller]
 pub fn collect<'env, F, T>(f: F) -> Vec<Result<T, JoinError>>
 where

@@ -7,6 +7,7 @@
 //! which nobody drops then, and nothing else.
 
 use crate::fiber::CancelReason;
+use crate::fiber::cancel::frame::Outward;
 use crate::fiber::cancel::{Descent, Nest};
 use crate::runtime::shared_for_spawn;
 use crate::sched::switch;
@@ -84,8 +85,19 @@ impl ScopeCore {
         descent.run();
     }
 
+    /// Whether it was cancelled; who asks was told so, as by `is_cancelled` of the crate.
     pub(super) fn is_cancelled(&self) -> bool {
-        self.nest.is_cancelled()
+        let cancelled = self.nest.is_cancelled();
+        if cancelled {
+            let frame = self.nest.frame();
+            // SAFETY: who asks keeps the scope, and so all that is outward of it.
+            let cause = unsafe { Outward::from(frame, frame.owner()) }.cause();
+            if let Some(cause) = cause {
+                // SAFETY: as above.
+                unsafe { cause.observe() };
+            }
+        }
+        cancelled
     }
 
     pub(super) fn cancel_on_exit(&self) {

@@ -1,9 +1,10 @@
 //! How a child of a scope that judges its children has failed.
 
-use crate::error::Payload;
+use crate::error::{Cancelled, Payload};
 use std::any::Any;
 use std::error::Error;
 use std::fmt;
+use std::io;
 use std::panic::resume_unwind;
 
 /// Why a child of a [`nursery`](super::nursery) or a [`race`](super::race()) has no
@@ -84,7 +85,8 @@ impl<E> Failure<E> {
         matches!(self, Self::Panic(_))
     }
 
-    /// Whether the child was cancelled before it ran.
+    /// Whether the child was cancelled before it ran. One that was told while it ran has
+    /// returned an error of its own.
     pub fn is_cancelled(&self) -> bool {
         matches!(self, Self::Cancelled)
     }
@@ -118,6 +120,50 @@ impl<E: Error + 'static> Error for Failure<E> {
         match self {
             Self::Error(error) => Some(error),
             Self::Panic(_) | Self::Cancelled => None,
+        }
+    }
+}
+
+/// The error itself; a panic, or a child that never ran ([`Cancelled`]), as an error of kind
+/// `Other`.
+///
+/// ```
+/// use std::io;
+/// use std::time::Duration;
+/// use sinew::scope::nursery;
+///
+/// /// All pages, or the first error, within a second.
+/// fn fetch_all(pages: &[&str]) -> io::Result<usize> {
+///     let lengths = sinew::timeout(Duration::from_secs(1), || {
+///         nursery(|n| {
+///             let pages: Vec<_> = pages.iter().map(|page| n.spawn(|| fetch(page))).collect();
+///             let mut sum = 0;
+///             for page in pages {
+///                 sum += page.join()?; // `Cancelled` becomes an `io::Error`
+///             }
+///             Ok::<_, io::Error>(sum)
+///         })
+///     })?; // `Elapsed` does, too
+///     Ok(lengths?) // and so does `Failure<io::Error>`
+/// }
+///
+/// fn fetch(page: &str) -> io::Result<usize> {
+///     match page {
+///         "missing" => Err(io::ErrorKind::NotFound.into()),
+///         page => Ok(page.len()),
+///     }
+/// }
+///
+/// assert_eq!(fetch_all(&["index", "about"]).unwrap(), 10);
+/// let error = fetch_all(&["index", "missing"]).unwrap_err();
+/// assert_eq!(error.kind(), io::ErrorKind::NotFound);
+/// ```
+impl From<Failure<io::Error>> for io::Error {
+    fn from(failure: Failure<io::Error>) -> Self {
+        match failure {
+            Failure::Error(error) => error,
+            Failure::Cancelled => Cancelled.into(),
+            Failure::Panic(_) => Self::other(failure.to_string()),
         }
     }
 }

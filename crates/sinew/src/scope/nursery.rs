@@ -17,8 +17,8 @@ use std::panic::{Location, resume_unwind};
 ///
 /// A failure is an `Err` of a child or of `f` itself, a panic of a child, or a child that
 /// was cancelled before it ran. From then on the other children, and `f`, are cancelled:
-/// their points say so. All are awaited, as in every scope. This is Trio's nursery, and
-/// `allSuccessfulOrThrow` of JEP 505.
+/// their points say so. All are awaited, as in every scope. This is Trio's nursery, but for
+/// later errors, which are dropped, and `allSuccessfulOrThrow` of JEP 505.
 ///
 /// # Errors
 ///
@@ -165,6 +165,10 @@ impl<'scope, E: Send> Nursery<'scope, '_, E> {
     }
 
     /// Cancels all children, those to come, and what runs in the closure.
+    ///
+    /// A child that has not begun by then counts as failed ([`Failure::Cancelled`]). So
+    /// whether the nursery answers `Ok` may depend on who ran first; ask
+    /// [`is_cancelled`](Self::is_cancelled) instead.
     pub fn cancel(&self) {
         self.core.cancel(&CancelReason::Requested);
     }
@@ -217,7 +221,7 @@ impl<T> NurseryHandle<'_, T> {
     /// # Errors
     ///
     /// [`Cancelled`] if the child failed: how, the nursery tells, which is cancelled by
-    /// that.
+    /// that. For `join()?` the error of the closure is one that is made from `Cancelled`.
     #[track_caller]
     pub fn join(self) -> Result<T, Cancelled> {
         self.inner.join().ok().flatten().ok_or(Cancelled)

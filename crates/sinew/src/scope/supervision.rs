@@ -10,9 +10,10 @@ pub enum Strategy {
     /// Nobody else.
     #[default]
     OneForOne,
-    /// All children: they are cancelled and awaited first.
+    /// All that still run: they are cancelled, the last started first, and awaited. Those
+    /// that are `Temporary`, or had ended for good before, are not started again.
     OneForAll,
-    /// Those that were started after it.
+    /// Those that were started after it, and still run; otherwise the same.
     RestForOne,
 }
 
@@ -82,7 +83,7 @@ impl Default for Supervision {
 pub enum Exit {
     /// It returned, and said no error.
     Normal,
-    /// It returned this error.
+    /// It returned this error; also if that is `Cancelled`, because it was told to stop.
     Failed(String),
     /// It panicked, with this text if it was one.
     Panicked(Option<String>),
@@ -154,6 +155,11 @@ impl fmt::Display for SupervisionError {
 impl Error for SupervisionError {}
 
 /// What a supervised child may return: nothing, or a `Result` whose error can be shown.
+#[diagnostic::on_unimplemented(
+    message = "a supervised child cannot return `{Self}`",
+    label = "neither `()` nor a `Result`",
+    note = "it returns `()`, or a `Result` whose error is `Display`; a closure that is an endless loop must say so, by `|| -> Result<(), Cancelled>`"
+)]
 pub trait ChildResult {
     #[doc(hidden)]
     fn into_exit(self) -> Exit;

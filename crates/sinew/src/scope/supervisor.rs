@@ -31,7 +31,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 ///
 /// A child that fails, by an `Err` or a panic, is nobody else's concern, but is started
 /// again, as its [`Restart`] and the [`Strategy`] say. Too many restarts in too short a
-/// time ([`Supervision::intensity`]) end them all. Supervision begins when `f` has returned.
+/// time ([`Supervision::intensity`]) end them all.
+///
+/// **Supervision begins when `f` has returned**: `f` only starts children. A main loop is a
+/// child, too.
 ///
 /// Cancelled, with what is around it or by [`Supervisor::cancel`], it starts nobody again.
 ///
@@ -173,7 +176,7 @@ pub struct Supervisor<'scope, 'env: 'scope> {
 
 impl<'scope> Supervisor<'scope, '_> {
     /// Starts a child that runs `f`, which may borrow, and is called again for each
-    /// restart.
+    /// restart: what it keeps between runs is in atomics or locks.
     ///
     /// Once supervision has ended, in the drop of another child's `f` say, nothing is
     /// started any more.

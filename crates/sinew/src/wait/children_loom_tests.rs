@@ -18,7 +18,7 @@
 //! | a look that found none does not walk again            | `a_look_finds…`, `a_child_that_starts…` |
 //! | one that then found a mark does not set LOOK again    | `a_look_finds…`, `a_child_that_starts…` |
 //! | one that found a mark does not go down itself         | `who_is_told…` |
-//! | `children::link` without the lock                     | `a_new_scope…` |
+//! | `children::link` of a fiber without the lock          | `a_new_scope…` |
 //! | `children::link` sets HANGS after the lock            | nothing: not needed (2) |
 //! | `children::unlink` without the lock, or not at all    | `a_scope_that_was_left…` |
 //! | `Descent::into_fiber` without the lock                | `a_scope_that_was_left…` |

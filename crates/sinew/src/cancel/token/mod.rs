@@ -89,6 +89,7 @@ impl CancelToken {
     /// above.cancel();
     /// assert!(other.is_cancelled());
     /// ```
+    #[must_use = "a token that nobody has cancels nobody"]
     pub fn child(&self) -> Self {
         Self::of(self.core.child(None))
     }
@@ -144,7 +145,9 @@ impl CancelToken {
     /// Runs `f` so that every cancellation point in it answers
     /// [`Cancelled`] once this token is cancelled.
     ///
-    /// Works on a plain thread, too.
+    /// Works on a plain thread, too. It reaches the children of scopes that are made in `f`,
+    /// not those that `f` spawns into a scope around it: so an accept loop inside of `enter`,
+    /// with its scope around, stops accepting and lets its children finish.
     ///
     /// ```
     /// use std::time::Duration;
