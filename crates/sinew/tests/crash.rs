@@ -437,7 +437,14 @@ unsafe extern "C" {
 fn memory_goes_and_comes_back() {
     const RLIMIT_AS: i32 = 9;
     let runtime = runtime();
-    runtime.run(|| ());
+    // Until its monitor runs, which makes this fiber yield: the start of a thread needs
+    // memory, too.
+    runtime.run(|| {
+        let other = sinew::spawn_local(|| ());
+        while !other.is_finished() {
+            sinew::safepoint();
+        }
+    });
     let mut limit = Limit { soft: 0, hard: 0 };
     // SAFETY: the pointers are to live limits.
     assert_eq!(unsafe { getrlimit(RLIMIT_AS, &mut limit) }, 0);
