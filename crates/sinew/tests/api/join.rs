@@ -321,12 +321,16 @@ fn a_handle_that_was_polled_can_be_joined_or_dropped() {
         assert!(poll(&mut joined, &waker).is_pending());
         joined.fiber().unpark();
         assert_eq!(joined.join().unwrap(), 1);
+        // The fiber that ended may have been about to call it: until it has.
+        drop(waker);
+        wait_until(|| Arc::strong_count(&counter) == 1);
 
+        let woken = counter.0.load(Ordering::SeqCst);
+        let waker = Waker::from(counter.clone());
         let mut dropped = runtime.spawn(sinew::park);
         assert!(poll(&mut dropped, &waker).is_pending());
         let fiber = dropped.fiber();
         drop(dropped);
-        let woken = counter.0.load(Ordering::SeqCst);
         fiber.unpark();
         fiber.wait().unwrap();
         assert_eq!(
