@@ -20,7 +20,6 @@ use harness::{OnDrop, Rng, watch};
 /// Calls `test` with numbers from a fresh or given seed, and says which seed it
 /// was if it panics or hangs.
 fn seeded(name: &str, rounds: u64, test: impl Fn(&mut Rng)) {
-    let _watch = watch();
     let given = std::env::var("SINEW_SEED")
         .ok()
         .map(|text| text.parse().unwrap());
@@ -33,6 +32,8 @@ fn seeded(name: &str, rounds: u64, test: impl Fn(&mut Rng)) {
     println!("{name}: SINEW_SEED={first}");
     let rounds = if given.is_some() { 1 } else { rounds * times };
     for round in 0..rounds {
+        // Each round for itself: with sanitizers, beside others, all of them take long.
+        let _watch = watch();
         let seed = first.wrapping_add(round);
         let told = OnDrop(move || {
             if std::thread::panicking() {
