@@ -143,10 +143,7 @@ impl Timer {
                 return Ok(moment);
             }
             let due = self.due();
-            let until = match (due, deadline) {
-                (Some(due), Some(deadline)) => Some(due.min(deadline)),
-                (due, deadline) => due.or(deadline),
-            };
+            let until = Deadline::earlier(due, deadline);
             doze(until, at)?;
             if deadline.is_some_and(|at| at.0 <= deadline::now()) && !self.is_due() {
                 return Err(RecvTimeoutError::Timeout);

@@ -14,6 +14,7 @@ use crate::sched::{current, submit};
 use crate::stack::overflow::AltStack;
 use crate::stack::{PoolConfig, StackPool};
 use crate::sys::Lock;
+use crate::sys::process::AbortOnUnwind;
 use crate::sys::{cpu, fences, process};
 use crate::util::list::List;
 use crate::wait::Deadline;
@@ -391,7 +392,7 @@ fn start_worker(
         .name(format!("{}-worker-{index}", shared.settings.name))
         .spawn(move || {
             // Unwinding out of the loop would drop live fibers' stacks.
-            let abort = AbortOnUnwind;
+            let abort = AbortOnUnwind("a worker thread panicked: this is a bug in sinew");
             if let Some(Err(error)) = cpu.map(cpu::pin_to) {
                 crate::sys::log::log(&format!("worker {index} could not be pinned: {error}"));
             }
@@ -406,15 +407,6 @@ fn start_worker(
             run::run(&core);
             std::mem::forget(abort);
         })
-}
-
-struct AbortOnUnwind;
-
-impl Drop for AbortOnUnwind {
-    fn drop(&mut self) {
-        crate::sys::log::log("a worker thread panicked: this is a bug in sinew");
-        std::process::abort();
-    }
 }
 
 /// Spawns fibers on a runtime from anywhere.

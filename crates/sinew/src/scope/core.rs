@@ -11,6 +11,7 @@ use crate::fiber::cancel::frame::Outward;
 use crate::fiber::cancel::{Descent, Nest};
 use crate::runtime::shared_for_spawn;
 use crate::sched::switch;
+use crate::sys::process::AbortOnUnwind;
 use crate::task::{JoinHandle, Request, spawn_on};
 use crate::wait::chain::{self, LinkedNest, Strand};
 use crate::wait::children;
@@ -64,7 +65,8 @@ impl ScopeCore {
             // SAFETY: our own frames are linked.
             self.nest.begin_cancelled(unsafe { cause.reason() });
         }
-        let abort = AbortOnUnwind;
+        // Children borrow from frames outward of this one.
+        let abort = AbortOnUnwind("a wait for borrowing fibers was cut short");
         let outcome = catch_unwind(AssertUnwindSafe(body));
         // Relaxed: set by the body, or by a child that may as well have been late.
         if self.cancel_on_exit.load(Ordering::Relaxed) {
@@ -134,16 +136,5 @@ impl ScopeCore {
             self.nest.uncount_child();
         }
         spawned
-    }
-}
-
-/// Children borrow from frames outward of this one: it must not be left before they
-/// have ended.
-struct AbortOnUnwind;
-
-impl Drop for AbortOnUnwind {
-    fn drop(&mut self) {
-        crate::sys::log::log("a wait for borrowing fibers was cut short");
-        std::process::abort();
     }
 }

@@ -56,3 +56,15 @@ fn forked() -> ! {
         "sinew cannot be used in a forked child: its worker threads exist only in the parent; exec first, or start sinew after the fork"
     );
 }
+
+/// Aborts with this text when it is dropped by a panic; `forget` it otherwise.
+///
+/// For calls that must not be left before something has ended.
+pub(crate) struct AbortOnUnwind(pub(crate) &'static str);
+
+impl Drop for AbortOnUnwind {
+    fn drop(&mut self) {
+        super::log::log(self.0);
+        std::process::abort();
+    }
+}

@@ -4,6 +4,7 @@ use super::spawn::{Request, cannot_spawn, spawn_on};
 use crate::error::{Failure, JoinError};
 use crate::runtime::Runtime;
 use crate::sched::shared::Shared;
+use crate::sys::process::AbortOnUnwind;
 use std::panic::{Location, resume_unwind};
 use std::sync::Arc;
 
@@ -82,22 +83,13 @@ where
         Ok(handle) => handle,
         Err(error) => cannot_spawn(&error),
     };
-    let abort = AbortOnUnwind;
+    // `join` must not unwind while the fiber borrows from this stack.
+    let abort = AbortOnUnwind("a wait for a borrowing fiber was cut short");
     let outcome = handle.join();
     std::mem::forget(abort);
     match outcome {
         Ok(value) => value,
         Err(JoinError(Failure::Panic(payload))) => resume_unwind(payload.0),
         Err(error) => panic!("the closure did not run: {error}"),
-    }
-}
-
-/// `join` must not unwind while the fiber borrows from this stack.
-struct AbortOnUnwind;
-
-impl Drop for AbortOnUnwind {
-    fn drop(&mut self) {
-        crate::sys::log::log("a wait for a borrowing fiber was cut short");
-        std::process::abort();
     }
 }

@@ -28,6 +28,14 @@ impl Deadline {
         now().checked_add(nanos).map(Self)
     }
 
+    /// The earlier of two, where none is never.
+    pub(crate) fn earlier(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+        match (one, other) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
+    }
+
     /// The same moment for a thread that sleeps in the kernel.
     pub(crate) fn as_instant(self) -> Instant {
         let left = self.0.saturating_sub(RealClock::new().now_ns());

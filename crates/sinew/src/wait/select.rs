@@ -301,10 +301,7 @@ fn wait_in_all(
         Enlisted::Done(()) | Enlisted::Again => None, // claimed by ourselves
         Enlisted::Linked | Enlisted::Lost => {
             let soonest = arms.iter().filter_map(|arm| arm.0.deadline()).min();
-            let until = match (deadline, soonest) {
-                (Some(a), Some(b)) => Some(a.min(b)),
-                (a, b) => a.or(b),
-            };
+            let until = Deadline::earlier(deadline, soonest);
             let mut spec = WaitSpec::new(WaitReason::Select, at).deadline(until);
             if told.is_some() {
                 spec = spec.cancellable();

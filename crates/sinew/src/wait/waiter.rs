@@ -555,10 +555,7 @@ fn wait_thread(proxy: &ThreadProxy, waiter: &Waiter, spec: &WaitSpec<'_>) {
             }
             deadline = None; // claimed: its notification is on the way
         }
-        let until = match (deadline, point::thread_deadline().map(Deadline)) {
-            (Some(own), Some(frame)) => Some(own.min(frame)),
-            (own, frame) => own.or(frame),
-        };
+        let until = Deadline::earlier(deadline, point::thread_deadline().map(Deadline));
         proxy.sleep(until.map(Deadline::as_instant));
     }
 }

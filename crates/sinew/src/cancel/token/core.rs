@@ -82,10 +82,7 @@ impl TokenCore {
     }
 
     pub(super) fn child(self: &Arc<Self>, deadline: Option<Deadline>) -> Arc<Self> {
-        let deadline = match (self.deadline, deadline) {
-            (Some(above), Some(own)) => Some(above.min(own)),
-            (above, own) => above.or(own),
-        };
+        let deadline = Deadline::earlier(self.deadline, deadline);
         let number = {
             let mut below = self.below.lock();
             below.next_number += 1;

@@ -227,10 +227,7 @@ impl CancelToken {
         at: &'static Location<'static>,
     ) -> Result<(), WaitTimeoutError> {
         point::check()?;
-        let until = match (self.core.deadline, deadline) {
-            (Some(own), Some(asked)) => Some(own.min(asked)),
-            (own, asked) => own.or(asked),
-        };
+        let until = Deadline::earlier(self.core.deadline, deadline);
         let spec = WaitSpec::new(WaitReason::Event, at)
             .deadline(until)
             .cancellable();
