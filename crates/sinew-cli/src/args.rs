@@ -42,6 +42,8 @@ pub enum Command {
     Bench(bench::Options),
     /// One measurement, as a child of `bench`: runtime, then its job.
     Work(Vec<String>),
+    /// Load on a server, as a child of `bench` or by hand.
+    Load(Vec<String>),
     Help,
     Version,
 }
@@ -49,9 +51,14 @@ pub enum Command {
 /// Reads the arguments that follow the program's name.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, lexopt::Error> {
     let args: Vec<OsString> = args.into_iter().collect();
-    if args.first().is_some_and(|word| word == "__work") {
+    let unread: Option<fn(Vec<String>) -> Command> = match args.first() {
+        Some(word) if word == "__work" => Some(Command::Work),
+        Some(word) if word == "__load" => Some(Command::Load),
+        _ => None,
+    };
+    if let Some(command) = unread {
         let words = args.into_iter().skip(1).map(|word| word.string());
-        return words.collect::<Result<_, _>>().map(Command::Work);
+        return words.collect::<Result<_, _>>().map(command);
     }
     let mut parser = lexopt::Parser::from_args(args);
     match parser.next()? {
@@ -247,6 +254,12 @@ mod tests {
                 ["sinew", "yield_10", "--workers", "2"]
                     .map(str::to_owned)
                     .into()
+            ))
+        );
+        assert_eq!(
+            parse_words("__load echo --addr 127.0.0.1:1"),
+            Ok(Command::Load(
+                ["echo", "--addr", "127.0.0.1:1"].map(str::to_owned).into()
             ))
         );
     }

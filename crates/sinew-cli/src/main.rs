@@ -16,6 +16,7 @@ fn main() -> ExitCode {
         Ok(Command::Tour(options)) => tour::run(&options),
         Ok(Command::Bench(options)) => bench::run(&options),
         Ok(Command::Work(order)) => bench::work::run(order),
+        Ok(Command::Load(order)) => bench::load::run(&order),
         Ok(Command::Help) => {
             print!("{}", args::HELP);
             ExitCode::SUCCESS

@@ -52,6 +52,13 @@ func main() {
 		"select_2":      selects(2, pick2),
 		"select_8":      selects(8, pick8),
 		"select_32":     selects(32, pick32),
+		"echo_100":      serveWith(echo),
+		"echo_9000":     serveWith(echo),
+		"idle_conn":     serveWith(echo),
+		"io_even":       serveWith(echo),
+		"short":         serveWith(answerOnce),
+		"proxy":         serveWith(forward),
+		"file_read":     fileRead,
 	}[j.name]
 	if !ok {
 		fmt.Fprintf(os.Stderr, "rivals-go: no workload `%s`\n", j.name)

@@ -14,6 +14,8 @@ mod on_may;
 mod on_parking_lot;
 mod on_tokio;
 mod raw;
+mod raw_epoll;
+mod raw_uring;
 
 #[path = "../../sinew-cli/src/bench/child.rs"]
 #[allow(dead_code, reason = "sinew-cli uses the rest")]
@@ -22,6 +24,10 @@ mod child;
 #[path = "../../sinew-cli/src/bench/waits.rs"]
 #[allow(dead_code, reason = "sinew-cli uses the rest")]
 mod waits;
+
+#[path = "../../sinew-cli/src/bench/serve.rs"]
+#[allow(dead_code, reason = "sinew-cli uses the rest")]
+mod serve;
 
 use std::process::ExitCode;
 
@@ -46,12 +52,14 @@ fn main() -> ExitCode {
         "tokio-mt" => on_tokio::run(&job, on_tokio::Flavour::MultiThread),
         "may" => on_may::run(&job),
         "raw" => raw::run(&job),
+        "raw-epoll" => raw_epoll::run(&job),
+        "raw-uring" => raw_uring::run(&job),
         "crossbeam" => on_crossbeam::run(&job),
         "parking_lot" => on_parking_lot::run(&job),
         _ => {
             eprintln!(
                 "rivals: unknown rival `{rival}`; there are tokio-ct, tokio-mt, may, raw, \
-                 crossbeam, parking_lot"
+                 raw-epoll, raw-uring, crossbeam, parking_lot"
             );
             return ExitCode::from(2);
         }

@@ -55,6 +55,8 @@ mod sched;
 
 mod wait;
 
+mod reactor;
+
 mod worker;
 
 mod runtime;
@@ -76,6 +78,19 @@ pub mod __select;
 
 pub mod scope;
 
+pub mod io;
+pub mod net;
+
+pub mod fs;
+pub mod process;
+pub mod signal;
+
+#[cfg(feature = "tls")]
+pub mod tls;
+
+#[cfg(any(feature = "futures-io", feature = "hyper"))]
+pub mod interop;
+
 pub use cancel::{
     CancelToken, CancelledWait, Elapsed, cancel_reason, check_cancelled, deadline, finally,
     is_cancelled, shield, timeout,
@@ -83,6 +98,7 @@ pub use cancel::{
 pub use error::{Cancelled, JoinError};
 pub use fiber::{CancelReason, FiberId, Priority, WaitReason};
 pub use local::{AccessError, FiberKey, ScopedValue};
+pub use reactor::IoDriver;
 pub use runtime::{
     GuardStats, Handle, LeakedFiber, Runtime, RuntimeBuilder, RuntimeStats, ShutdownError,
     WorkerStats,

@@ -46,6 +46,8 @@ const LAYERS: &[&str] = &[
     "fs",
     "process",
     "signal",
+    "tls",
+    "interop",
     "sim",
     "par",
     "generator",

@@ -81,7 +81,7 @@ impl Job {
 
     /// Whether the two sides of a [`Rally`] get a CPU of their own each.
     pub fn is_apart(&self) -> bool {
-        self.name == "wake_apart"
+        matches!(self.name.as_str(), "wake_apart" | "wake_io_apart")
     }
 
     /// Leaves of the skynet tree: the largest power of ten that fits.
@@ -386,22 +386,31 @@ impl Rally {
     }
 }
 
-/// Binds the calling thread, and those it will start, to the first or second
-/// of the CPUs that this process began with. With one CPU it does nothing.
-fn stay_on(which: usize) {
+/// The CPUs that this process began with.
+pub fn usable_cpus() -> &'static [usize] {
     static CPUS: OnceLock<Vec<usize>> = OnceLock::new();
-    // SAFETY: an all-zero set is a valid, empty one; each call gets a set of
-    // the size it is told, and CPU_* are given indices below CPU_SETSIZE.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        let cpus = CPUS.get_or_init(|| {
+    CPUS.get_or_init(|| {
+        // SAFETY: an all-zero set is a valid, empty one; the call gets a set of
+        // the size it is told, and CPU_ISSET indices below CPU_SETSIZE.
+        unsafe {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
             libc::sched_getaffinity(0, size_of_val(&set), &raw mut set);
             (0..libc::CPU_SETSIZE as usize)
                 .filter(|&cpu| libc::CPU_ISSET(cpu, &set))
                 .collect()
-        });
-        if cpus.len() > 1 {
-            libc::CPU_ZERO(&mut set);
+        }
+    })
+}
+
+/// Binds the calling thread, and those it will start, to the first or second
+/// of the CPUs that this process began with. With one CPU it does nothing.
+pub fn stay_on(which: usize) {
+    let cpus = usable_cpus();
+    if cpus.len() > 1 {
+        // SAFETY: an all-zero set is a valid, empty one; the call gets a set of
+        // the size it is told, and CPU_SET an index below CPU_SETSIZE.
+        unsafe {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
             libc::CPU_SET(cpus[which], &mut set);
             libc::sched_setaffinity(0, size_of_val(&set), &raw const set);
         }

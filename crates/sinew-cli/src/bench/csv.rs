@@ -36,7 +36,7 @@ pub fn render(rows: &[Row]) -> String {
                 .ratio(*rival)
                 .map_or(String::new(), |r| format!("{r:.4}"));
             let fields = [
-                row.workload,
+                &row.title(),
                 &row.workers.to_string(),
                 row.figure.key,
                 &format!("{:?}", row.figure.unit),

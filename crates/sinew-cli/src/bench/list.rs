@@ -2,7 +2,7 @@
 
 use super::rival::Rival::{Crossbeam, Go, May, ParkingLot, Raw, Threads, Tokio};
 use super::workload::Bar::{self, AtLeast, AtMost, Times, TimesAlone, TimesOwn, WithMore, WithOne};
-use super::workload::{ASLEEP, Figure, SLEEP, Unit, Workers, Workload};
+use super::workload::{ASLEEP, Figure, Kind, SLEEP, Unit, Workers, Workload};
 
 const fn figure(
     key: &'static str,
@@ -80,11 +80,15 @@ const SELECT_FIGURES: &[Figure] = &[
     ),
 ];
 
+const CPU_EACH: &str = "CPU of the server, a message";
+const WALL_EACH: &str = "wall time, a message";
+
 /// All workloads, in the order in which they run.
 pub const ALL: &[Workload] = &[
     Workload {
         name: "yield_1",
         what: "one task per worker yields, with nobody else to run",
+        kind: Kind::Plain,
         workers: Workers::Any,
         rivals: &[Tokio, Go, May, Raw],
         figures: YIELD_FIGURES,
@@ -92,6 +96,7 @@ pub const ALL: &[Workload] = &[
     Workload {
         name: "yield_10",
         what: "ten tasks per worker yield to each other",
+        kind: Kind::Plain,
         workers: Workers::Any,
         rivals: &[Tokio, Go, May, Raw],
         figures: YIELD_FIGURES,
@@ -99,6 +104,7 @@ pub const ALL: &[Workload] = &[
     Workload {
         name: "yield_1k",
         what: "a thousand tasks per worker yield to each other (no bar: it is memory that counts)",
+        kind: Kind::Plain,
         workers: Workers::Any,
         rivals: &[Tokio, Go, May, Raw],
         figures: &[figure(
@@ -111,6 +117,7 @@ pub const ALL: &[Workload] = &[
     Workload {
         name: "spawn_join",
         what: "one task spawns and joins one at a time",
+        kind: Kind::Plain,
         workers: Workers::Any,
         rivals: &[Tokio, Go, May, Raw],
         figures: &[figure(
@@ -123,6 +130,7 @@ pub const ALL: &[Workload] = &[
     Workload {
         name: "spawn_1m",
         what: "spawn a million trivial tasks, then join all",
+        kind: Kind::Plain,
         workers: Workers::Any,
         rivals: &[Tokio, Go, May],
         figures: &[
@@ -134,6 +142,7 @@ pub const ALL: &[Workload] = &[
     Workload {
         name: "skynet_cold",
         what: "a tree of ten children each, a million leaves, first thing in the process",
+        kind: Kind::Plain,
         workers: Workers::Any,
         rivals: &[Tokio, Go, May],
         figures: SKYNET_FIGURES,
@@ -141,6 +150,7 @@ pub const ALL: &[Workload] = &[
     Workload {
         name: "skynet_warm",
         what: "the same for the third time in the process",
+        kind: Kind::Plain,
         workers: Workers::Any,
         rivals: &[Tokio, Go, May],
         figures: SKYNET_FIGURES,
@@ -148,6 +158,7 @@ pub const ALL: &[Workload] = &[
     Workload {
         name: SLEEP,
         what: "a million tasks sleep for 3 s at once (sinew: on 64 KiB stacks)",
+        kind: Kind::Plain,
         workers: Workers::Any,
         rivals: &[Tokio, Go, May],
         figures: &[
@@ -163,6 +174,7 @@ pub const ALL: &[Workload] = &[
     Workload {
         name: ASLEEP,
         what: "the same for 15 s, so that all have begun to sleep before the first wakes",
+        kind: Kind::Plain,
         workers: Workers::Any,
         rivals: &[],
         figures: &[
@@ -186,6 +198,7 @@ pub const ALL: &[Workload] = &[
     Workload {
         name: "timers_1m",
         what: "insert, then cancel a million timers in random order",
+        kind: Kind::Plain,
         workers: Workers::Once,
         rivals: &[],
         figures: &[
@@ -207,6 +220,7 @@ pub const ALL: &[Workload] = &[
     Workload {
         name: "wake_thread",
         what: "an OS thread wakes a task on a sleeping worker and waits for its answer",
+        kind: Kind::Plain,
         workers: Workers::Any,
         rivals: &[Threads, Tokio, May],
         figures: WAKE_FIGURES,
@@ -214,6 +228,7 @@ pub const ALL: &[Workload] = &[
     Workload {
         name: "wake_apart",
         what: "the same with the thread and the workers bound to different CPUs",
+        kind: Kind::Plain,
         workers: Workers::Any,
         rivals: &[Threads, Tokio, May],
         figures: WAKE_FIGURES,
@@ -221,6 +236,7 @@ pub const ALL: &[Workload] = &[
     Workload {
         name: "idle",
         what: "CPU used with ten thousand parked tasks and nothing to do",
+        kind: Kind::Plain,
         workers: Workers::Several,
         rivals: &[Tokio, Go, May],
         figures: &[figure(
@@ -233,6 +249,7 @@ pub const ALL: &[Workload] = &[
     Workload {
         name: "balance",
         what: "100k tasks compute fib(20), then yield ten times (threads: fib only)",
+        kind: Kind::Plain,
         workers: Workers::Several,
         rivals: &[Threads, Tokio, Go, May],
         figures: &[
@@ -249,6 +266,7 @@ pub const ALL: &[Workload] = &[
     Workload {
         name: "latency_spawn",
         what: "until the child of a task that never suspends starts elsewhere (50 ms: not at all)",
+        kind: Kind::Plain,
         workers: Workers::Several,
         rivals: &[Tokio, Go, May],
         figures: &[
@@ -259,6 +277,7 @@ pub const ALL: &[Workload] = &[
     Workload {
         name: "allocs",
         what: "allocations for each spawn and join in the steady state",
+        kind: Kind::Plain,
         workers: Workers::Any,
         rivals: &[],
         figures: &[
@@ -270,6 +289,7 @@ pub const ALL: &[Workload] = &[
     Workload {
         name: "pingpong_1",
         what: "two tasks send each other a message, with room for one (may: without limit)",
+        kind: Kind::Plain,
         workers: Workers::Any,
         rivals: &[Tokio, Go, May, Crossbeam],
         figures: &[figure(
@@ -282,6 +302,7 @@ pub const ALL: &[Workload] = &[
     Workload {
         name: "pingpong_0",
         what: "the same without room: sender and receiver meet (tokio and may have no such channel)",
+        kind: Kind::Plain,
         workers: Workers::Any,
         rivals: &[Go, Crossbeam],
         figures: &[figure(
@@ -294,6 +315,7 @@ pub const ALL: &[Workload] = &[
     Workload {
         name: "pingpong_1m",
         what: "a million round trips with room for one, first thing in the process",
+        kind: Kind::Plain,
         workers: Workers::Any,
         rivals: &[Tokio, Go, May, Crossbeam],
         figures: &[figure(
@@ -306,6 +328,7 @@ pub const ALL: &[Workload] = &[
     Workload {
         name: "apart_1",
         what: "ping-pong with room for one between two tasks that are kept on two threads",
+        kind: Kind::Plain,
         workers: Workers::Several,
         rivals: &[Tokio, Go, Crossbeam],
         figures: APART_FIGURES,
@@ -313,6 +336,7 @@ pub const ALL: &[Workload] = &[
     Workload {
         name: "apart_0",
         what: "the same without room",
+        kind: Kind::Plain,
         workers: Workers::Several,
         rivals: &[Go, Crossbeam],
         figures: APART_FIGURES,
@@ -320,6 +344,7 @@ pub const ALL: &[Workload] = &[
     Workload {
         name: "mpsc_4p1c",
         what: "4 producers, 1 consumer, room for 100 (crossbeam: 5 threads)",
+        kind: Kind::Plain,
         workers: Workers::Any,
         rivals: &[Tokio, Go, Crossbeam],
         figures: &[figure(
@@ -332,6 +357,7 @@ pub const ALL: &[Workload] = &[
     Workload {
         name: "mpmc_4p4c",
         what: "4 producers, 4 consumers, room for 1000 (tokio: by kanal; crossbeam: 8 threads)",
+        kind: Kind::Plain,
         workers: Workers::Any,
         rivals: &[Tokio, Go, Crossbeam],
         figures: &[figure(
@@ -344,6 +370,7 @@ pub const ALL: &[Workload] = &[
     Workload {
         name: "uncontended",
         what: "what nobody else wants (go: a channel for the semaphore and the oneshot)",
+        kind: Kind::Plain,
         workers: Workers::Any,
         rivals: &[Tokio, Go, May, Threads, Crossbeam, ParkingLot],
         figures: &[
@@ -366,6 +393,7 @@ pub const ALL: &[Workload] = &[
     Workload {
         name: "mutex_100",
         what: "100 tasks take a mutex 10k times each (threads: as many in all, a thread per worker)",
+        kind: Kind::Plain,
         workers: Workers::Any,
         rivals: &[Tokio, Go, May, Threads, ParkingLot],
         figures: &[figure(
@@ -378,6 +406,7 @@ pub const ALL: &[Workload] = &[
     Workload {
         name: "rwlock_4r2w",
         what: "4 readers and 2 writers of one lock (threads: 6 of them)",
+        kind: Kind::Plain,
         workers: Workers::Any,
         rivals: &[Tokio, Go, May, Threads, ParkingLot],
         figures: SHARED_FIGURES,
@@ -385,6 +414,7 @@ pub const ALL: &[Workload] = &[
     Workload {
         name: "semaphore_8_2",
         what: "8 tasks, 2 permits (go: a channel)",
+        kind: Kind::Plain,
         workers: Workers::Any,
         rivals: &[Tokio, Go, May],
         figures: SHARED_FIGURES,
@@ -392,6 +422,7 @@ pub const ALL: &[Workload] = &[
     Workload {
         name: "select_2",
         what: "select over 2 receivers: a message to a random one first, or from a partner",
+        kind: Kind::Plain,
         workers: Workers::Any,
         rivals: &[Tokio, Go, Crossbeam],
         figures: SELECT_FIGURES,
@@ -399,6 +430,7 @@ pub const ALL: &[Workload] = &[
     Workload {
         name: "select_8",
         what: "the same with 8 receivers",
+        kind: Kind::Plain,
         workers: Workers::Any,
         rivals: &[Tokio, Go, Crossbeam],
         figures: SELECT_FIGURES,
@@ -406,6 +438,7 @@ pub const ALL: &[Workload] = &[
     Workload {
         name: "select_32",
         what: "the same with 32 receivers",
+        kind: Kind::Plain,
         workers: Workers::Any,
         rivals: &[Tokio, Go, Crossbeam],
         figures: SELECT_FIGURES,
@@ -413,6 +446,7 @@ pub const ALL: &[Workload] = &[
     Workload {
         name: "scope_2",
         what: "two children that do nothing: each spawned and joined, or in a scope (tokio: a JoinSet)",
+        kind: Kind::Plain,
         workers: Workers::Any,
         rivals: &[Tokio],
         figures: &[
@@ -428,6 +462,7 @@ pub const ALL: &[Workload] = &[
     Workload {
         name: "limits",
         what: "asking whether one is cancelled; a limit of time around nothing",
+        kind: Kind::Plain,
         workers: Workers::Once,
         rivals: &[Tokio],
         figures: &[
@@ -443,6 +478,7 @@ pub const ALL: &[Workload] = &[
     Workload {
         name: "cancel_100k",
         what: "a tree of scopes with 100 000 sleepers is cancelled at its root (tokio: JoinSets, abort_all)",
+        kind: Kind::Plain,
         workers: Workers::Any,
         rivals: &[Tokio],
         figures: &[
@@ -465,6 +501,7 @@ pub const ALL: &[Workload] = &[
     Workload {
         name: "allocs_parked",
         what: "allocations for each wait in the steady state",
+        kind: Kind::Plain,
         workers: Workers::Any,
         rivals: &[],
         figures: &[
@@ -484,5 +521,142 @@ pub const ALL: &[Workload] = &[
             ),
             figure("select", "select of 8", Unit::Plain, &[AtMost(0.0)]),
         ],
+    },
+    Workload {
+        name: "echo_100",
+        what: "messages of 64 bytes there and back on 100 connections, one in flight on each",
+        kind: Kind::Served,
+        workers: Workers::Once,
+        rivals: &[Tokio, Go, May, Raw],
+        figures: &[
+            figure(
+                "cpu_ns",
+                CPU_EACH,
+                Unit::Nanoseconds,
+                &[Times(1.0, &[Tokio]), Times(1.1, &[Raw])],
+            ),
+            figure("wall_ns", WALL_EACH, Unit::Nanoseconds, &[]),
+            figure("p50_us", "median latency", Unit::Microseconds, &[]),
+            figure("p99_us", "99 % of latencies", Unit::Microseconds, &[]),
+        ],
+    },
+    Workload {
+        name: "echo_9000",
+        what: "the same on 9000 connections",
+        kind: Kind::Served,
+        workers: Workers::Once,
+        rivals: &[Tokio, Go, May, Raw],
+        figures: &[
+            figure(
+                "cpu_ns",
+                CPU_EACH,
+                Unit::Nanoseconds,
+                &[Times(1.0, &[Tokio])],
+            ),
+            figure("wall_ns", WALL_EACH, Unit::Nanoseconds, &[]),
+            figure("p50_us", "median latency", Unit::Microseconds, &[]),
+            figure(
+                "p99_us",
+                "99 % of latencies",
+                Unit::Microseconds,
+                &[Times(0.5, &[Tokio]), Times(1.2, &[Raw])],
+            ),
+        ],
+    },
+    Workload {
+        name: "short",
+        what: "connect, one request, one response of 64 bytes, close; 64 at once",
+        kind: Kind::Served,
+        workers: Workers::Once,
+        rivals: &[Tokio, Go, May, Raw],
+        figures: &[
+            figure(
+                "cpu_ns",
+                "CPU of the server, each",
+                Unit::Nanoseconds,
+                &[Times(0.85, &[Tokio])],
+            ),
+            figure("wall_ns", "wall time, each", Unit::Nanoseconds, &[]),
+            figure("p99_us", "99 % of latencies", Unit::Microseconds, &[]),
+        ],
+    },
+    Workload {
+        name: "io_even",
+        what: "1000 connections are accepted by one listener, then all are busy (not pinned)",
+        kind: Kind::Served,
+        workers: Workers::Several,
+        rivals: &[Tokio, May],
+        figures: &[
+            Figure {
+                key: "unevenness",
+                title: "most CPU / even share",
+                unit: Unit::Plain,
+                compare: false,
+                bars: &[AtMost(1.5)],
+            },
+            figure("wall_ns", WALL_EACH, Unit::Nanoseconds, &[]),
+        ],
+    },
+    Workload {
+        name: "idle_conn",
+        what: "5000 connections that were used once and are quiet",
+        kind: Kind::Served,
+        workers: Workers::Once,
+        rivals: &[Tokio, Go, May],
+        // A page of stack, and 1.5 KB.
+        figures: &[figure(
+            "bytes_each",
+            "memory each",
+            Unit::Bytes,
+            &[AtMost(5_596.0)],
+        )],
+    },
+    Workload {
+        name: "proxy",
+        what: "8 connections through a proxy, both ways at once, in chunks of 64 KiB",
+        kind: Kind::Served,
+        workers: Workers::Once,
+        rivals: &[Tokio, Go, May],
+        figures: &[
+            figure(
+                "cpu_ns",
+                "CPU of the server, a chunk",
+                Unit::Nanoseconds,
+                &[Times(1.0, &[Tokio])],
+            ),
+            figure(
+                "wall_ns",
+                "wall time, a chunk",
+                Unit::Nanoseconds,
+                &[Times(1.0, &[Tokio])],
+            ),
+        ],
+    },
+    Workload {
+        name: "file_read",
+        what: "random reads of 4 KiB from the page cache, 64 in flight (raw: a loop; a ring)",
+        kind: Kind::Io,
+        workers: Workers::Any,
+        rivals: &[Tokio, Go, Raw],
+        figures: &[
+            figure("ns", "each", Unit::Nanoseconds, &[Times(0.5, &[Tokio])]),
+            figure("ns_hop", "each, spawn_blocking", Unit::Nanoseconds, &[]),
+        ],
+    },
+    Workload {
+        name: "wake_io",
+        what: "wake_thread while the worker waits for a socket, too",
+        kind: Kind::Io,
+        workers: Workers::Any,
+        rivals: &[Threads, Tokio, May],
+        figures: WAKE_FIGURES,
+    },
+    Workload {
+        name: "wake_io_apart",
+        what: "the same with the thread and the workers bound to different CPUs",
+        kind: Kind::Io,
+        workers: Workers::Any,
+        rivals: &[Threads, Tokio, May],
+        figures: WAKE_FIGURES,
     },
 ];

@@ -7,7 +7,9 @@
 //! work       Sinew's side of the workloads   ┐ run in child processes,
 //! threads    the same with plain threads     │ `sinew __work RUNTIME NAME …`
 //! child      what all children share         │
-//! waits      … where tasks wait for another  ┘
+//! waits      … where tasks wait for another  │
+//! serve      … where they serve sockets      ┘
+//! load       who keeps those servers busy, and measures them
 //! runner     rounds of child processes -> samples
 //! report     samples -> medians, ratios and verdicts
 //! table csv svg   how those are shown
@@ -22,9 +24,11 @@ pub mod alloc;
 pub mod child;
 pub mod csv;
 pub mod list;
+pub mod load;
 pub mod report;
 pub mod rival;
 pub mod runner;
+pub mod serve;
 pub mod stats;
 pub mod svg;
 pub mod table;

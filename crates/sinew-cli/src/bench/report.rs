@@ -1,7 +1,7 @@
 //! From samples to medians, ratios and verdicts.
 
 use super::Options;
-use super::rival::{Rival, Variant};
+use super::rival::{Rival, Variant, driver};
 use super::runner::{Item, Samples};
 use super::stats::{Summary, ratio};
 use super::workload::{Bar, Figure, SLEEP};
@@ -9,6 +9,8 @@ use super::workload::{Bar, Figure, SLEEP};
 /// One figure of one workload with one number of workers.
 pub struct Row {
     pub workload: &'static str,
+    /// Which of Sinew's set-ups this is about.
+    pub set_up: Variant,
     pub workers: usize,
     pub figure: &'static Figure,
     /// Sinew first.
@@ -54,6 +56,16 @@ pub enum Outcome {
 }
 
 impl Row {
+    /// The workload, and Sinew's I/O driver where there is a choice.
+    pub fn title(&self) -> String {
+        match driver(self.set_up) {
+            Some(driver) if *self.cell(Rival::Sinew) != Cell::Absent => {
+                format!("{} {driver}", self.workload)
+            }
+            _ => self.workload.to_owned(),
+        }
+    }
+
     pub fn cell(&self, rival: Rival) -> &Cell {
         self.cells
             .iter()
@@ -73,41 +85,64 @@ impl Row {
     }
 }
 
-/// One row for each figure of `plan` that anybody gave.
+/// One row for each figure of `plan` that anybody gave, and for each set-up of
+/// Sinew.
 pub fn rows(plan: &[Item], samples: &Samples) -> Vec<Row> {
     let mut rows = Vec::new();
     for item in plan {
         for figure in item.workload.figures {
-            let cells: Vec<(Rival, Cell)> = item
-                .rivals
-                .iter()
-                .map(|&rival| (rival, cell(item, samples, rival, figure)))
-                .collect();
-            if cells.iter().all(|(_, cell)| *cell == Cell::Absent) {
-                continue;
+            let set_ups = Rival::Sinew.variants(item.workload.kind, item.job.workers);
+            for &set_up in set_ups {
+                rows.extend(row(item, samples, figure, set_up));
             }
-            let mut row = Row {
-                workload: item.workload.name,
-                workers: item.job.workers,
-                figure,
-                cells,
-                verdicts: Vec::new(),
-            };
-            row.verdicts = figure
-                .bars
-                .iter()
-                .filter_map(|bar| bar.with(item.job.workers))
-                .map(|bar| verdict(item, samples, &row, bar))
-                .collect();
-            rows.push(row);
         }
     }
     rows
 }
 
-/// The set-up of `rival` with the lowest median.
-fn cell(item: &Item, samples: &Samples, rival: Rival, figure: &Figure) -> Cell {
-    let variants = rival.variants(item.job.workers);
+/// One row, unless nobody gave its figure.
+fn row(item: &Item, samples: &Samples, figure: &'static Figure, set_up: Variant) -> Option<Row> {
+    let cells: Vec<(Rival, Cell)> = item
+        .rivals
+        .iter()
+        .map(|&rival| {
+            let cell = match rival {
+                Rival::Sinew => cell(item, samples, &[set_up], figure),
+                _ => {
+                    let variants = rival.variants(item.workload.kind, item.job.workers);
+                    cell(item, samples, variants, figure)
+                }
+            };
+            (rival, cell)
+        })
+        .collect();
+    let mut given = cells.iter().filter(|(_, cell)| *cell != Cell::Absent);
+    let first = Rival::Sinew.variants(item.workload.kind, item.job.workers)[0];
+    match given.next() {
+        None => return None,
+        // Nothing of Sinew's: the same for all of its set-ups.
+        Some((rival, _)) if *rival != Rival::Sinew && set_up != first => return None,
+        Some(_) => {}
+    }
+    let mut row = Row {
+        workload: item.workload.name,
+        set_up,
+        workers: item.job.workers,
+        figure,
+        cells,
+        verdicts: Vec::new(),
+    };
+    row.verdicts = figure
+        .bars
+        .iter()
+        .filter_map(|bar| bar.with(item.job.workers))
+        .map(|bar| verdict(item, samples, &row, bar))
+        .collect();
+    Some(row)
+}
+
+/// The best of some set-ups of a rival: the one with the lowest median.
+fn cell(item: &Item, samples: &Samples, variants: &[Variant], figure: &Figure) -> Cell {
     let best = variants
         .iter()
         .filter_map(|&variant| {
@@ -135,12 +170,12 @@ fn verdict(item: &Item, samples: &Samples, row: &Row, bar: &Bar) -> Verdict {
             (got, got.map(|got| got <= limit))
         }
         Bar::TimesOwn(limit, key) => {
-            let other = Summary::of(samples.of(item, "sinew", key)).map(|s| s.median);
+            let other = Summary::of(samples.of(item, row.set_up, key)).map(|s| s.median);
             let got = own.zip(other).and_then(|(own, other)| ratio(own, other));
             (got, got.map(|got| got <= limit))
         }
         Bar::TimesAlone(limit) => {
-            let alone = samples.with_workers(1, item, "sinew", row.figure.key);
+            let alone = samples.with_workers(1, item, row.set_up, row.figure.key);
             let alone = Summary::of(alone).map(|s| s.median);
             let got = own.zip(alone).and_then(|(own, alone)| ratio(own, alone));
             (got, got.map(|got| got <= limit))
@@ -185,7 +220,8 @@ pub fn notes(options: &Options, samples: &Samples) -> Vec<String> {
             if options.rounds == 1 { "" } else { "s" }
         ),
         "yield: wall time over the yields of all workers together; raw: corosensei without a \
-         runtime; tokio with 1 worker: the better of current_thread and multi_thread"
+         runtime, or the better of bare loops around epoll and io_uring; tokio with 1 worker: \
+         the better of current_thread and multi_thread"
             .to_owned(),
     ];
     if options.quick {
@@ -341,6 +377,50 @@ pub mod tests {
         assert_eq!(outcomes(&rows[0]), [Outcome::Ok]);
         assert_eq!(outcomes(&rows[1]), [Outcome::Ok, Outcome::Missed]);
         assert_eq!(rows[1].verdicts[1].got, Some(2.5));
+    }
+
+    #[test]
+    fn each_driver_of_sinew_has_a_row_and_is_held_against_the_better_rival() {
+        let rows = rows_of(
+            "echo_100",
+            1,
+            &[
+                (Rival::Sinew, "sinew-epoll", "cpu_ns", &[5_000.0]),
+                (Rival::Sinew, "sinew-uring", "cpu_ns", &[3_000.0]),
+                (Rival::Tokio, "tokio-ct", "cpu_ns", &[4_500.0]),
+                (Rival::Raw, "raw-epoll", "cpu_ns", &[4_000.0]),
+                (Rival::Raw, "raw-uring", "cpu_ns", &[3_000.0]),
+            ],
+        );
+        let seen: Vec<_> = rows
+            .iter()
+            .map(|row| (row.title(), row.verdicts[0].outcome, row.verdicts[1].got))
+            .collect();
+        let expected = [
+            (
+                "echo_100 epoll".to_owned(),
+                Outcome::Missed,
+                Some(5.0 / 3.0),
+            ),
+            ("echo_100 uring".to_owned(), Outcome::Ok, Some(1.0)),
+        ];
+        assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn what_only_rivals_gave_is_told_once() {
+        let rows = rows_of(
+            "file_read",
+            1,
+            &[
+                (Rival::Sinew, "sinew-epoll", "ns", &[900.0]),
+                (Rival::Sinew, "sinew-uring", "ns", &[900.0]),
+                (Rival::Tokio, "tokio-ct", "ns", &[9_000.0]),
+                (Rival::Tokio, "tokio-ct", "ns_hop", &[4_500.0]),
+            ],
+        );
+        let titles: Vec<_> = rows.iter().map(Row::title).collect();
+        assert_eq!(titles, ["file_read epoll", "file_read uring", "file_read"]);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Who is measured, and how its programs are built and started.
 //!
 //! Sinew and plain threads with std's locks run in this very program. tokio,
-//! may, raw corosensei, and threads with crossbeam's channels or parking_lot's
-//! locks are in the crate `sinew-rivals`, goroutines in its folder `go`; both
+//! may, raw corosensei, raw loops around epoll and io_uring, and threads with
+//! crossbeam's channels or parking_lot's locks are in the crate `sinew-rivals`, goroutines in its folder `go`; both
 //! are built here, on demand, and the run goes on without what can't be built.
 
 use std::ffi::OsString;
@@ -12,6 +12,7 @@ use std::{env, io};
 
 use super::Options;
 use super::child::Job;
+use super::workload::Kind;
 
 /// A column of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,7 +21,8 @@ pub enum Rival {
     Tokio,
     Go,
     May,
-    /// corosensei without a runtime: the limit.
+    /// corosensei without a runtime, or a bare loop around epoll or io_uring:
+    /// the limit.
     Raw,
     /// OS threads, with what std has.
     Threads,
@@ -77,12 +79,15 @@ impl Rival {
             })
     }
 
-    /// The set-ups worth trying; the better one counts.
-    pub fn variants(self, workers: usize) -> &'static [Variant] {
+    /// The set-ups worth trying. The better one of a rival counts; each of
+    /// Sinew's, its I/O drivers, is held against that.
+    pub fn variants(self, kind: Kind, workers: usize) -> &'static [Variant] {
         match self {
             Rival::Tokio if workers == 1 => &["tokio-ct", "tokio-mt"],
             Rival::Tokio => &["tokio-mt"],
+            Rival::Sinew if kind != Kind::Plain => &["sinew-epoll", "sinew-uring"],
             Rival::Sinew => &["sinew"],
+            Rival::Raw if kind != Kind::Plain => &["raw-epoll", "raw-uring"],
             Rival::Go => &["go"],
             Rival::May => &["may"],
             Rival::Raw => &["raw"],
@@ -91,6 +96,11 @@ impl Rival {
             Rival::ParkingLot => &["parking_lot"],
         }
     }
+}
+
+/// The I/O driver that this set-up of Sinew is told to take.
+pub fn driver(variant: Variant) -> Option<&'static str> {
+    variant.strip_prefix("sinew-")
 }
 
 /// The programs of the rivals, as far as there are any.
@@ -150,31 +160,51 @@ impl Programs {
         }
     }
 
-    /// The command that runs `job` on `variant`, a variant of `rival`.
-    pub fn command(&self, rival: Rival, variant: Variant, job: &Job) -> Option<Command> {
-        let mut command = match rival {
-            Rival::Sinew | Rival::Threads => {
-                let mut command = Command::new(&self.sinew);
-                command.args(["__work", variant]);
-                command
-            }
-            Rival::Go => Command::new(self.go.as_ref()?),
+    /// The command that runs `job` on `variant`, a variant of `rival`: its
+    /// program, or the load that starts it where it is a server.
+    pub fn command(
+        &self,
+        rival: Rival,
+        variant: Variant,
+        kind: Kind,
+        job: &Job,
+    ) -> Option<Command> {
+        let order = [
+            &job.name,
+            "--workers",
+            &job.workers.to_string(),
+            "--scale",
+            &job.scale.to_string(),
+        ];
+        let (program, first): (&Path, &[&str]) = match rival {
+            Rival::Sinew => (&self.sinew, &["__work", "sinew"]),
+            Rival::Threads => (&self.sinew, &["__work", variant]),
+            Rival::Go => (self.go.as_ref()?, &[]),
             Rival::Tokio | Rival::May | Rival::Raw | Rival::Crossbeam | Rival::ParkingLot => {
-                let mut command = Command::new(self.rivals.as_ref()?);
-                command.arg(variant);
-                command
+                (self.rivals.as_ref()?, &[variant])
             }
         };
+        let mut command = if kind == Kind::Served {
+            let mut command = Command::new(&self.sinew);
+            command.args(["__load", "run"]).args(order).arg("--");
+            command.arg(program);
+            command
+        } else {
+            Command::new(program)
+        };
         command
-            .arg(&job.name)
-            .args(["--workers", &job.workers.to_string()])
-            .args(["--scale", &job.scale.to_string()])
+            .args(first)
+            .args(order)
             // Settings of the shell must not change what is measured.
             .env_remove("SINEW_WORKERS")
             .env_remove("SINEW_STACK_KB")
+            .env_remove("SINEW_IO")
             .env_remove("TOKIO_WORKER_THREADS")
             .env_remove("GOMAXPROCS")
             .env("RUST_BACKTRACE", "0");
+        if let Some(driver) = driver(variant) {
+            command.env("SINEW_IO", driver);
+        }
         Some(command)
     }
 }
@@ -266,8 +296,18 @@ mod tests {
 
     #[test]
     fn tokio_has_two_set_ups_for_one_worker() {
-        assert_eq!(Rival::Tokio.variants(1), ["tokio-ct", "tokio-mt"]);
-        assert_eq!(Rival::Tokio.variants(2), ["tokio-mt"]);
+        let of = |workers| Rival::Tokio.variants(Kind::Plain, workers);
+        assert_eq!(of(1), ["tokio-ct", "tokio-mt"]);
+        assert_eq!(of(2), ["tokio-mt"]);
+    }
+
+    #[test]
+    fn sinew_runs_once_with_each_driver_where_there_is_io() {
+        for kind in [Kind::Io, Kind::Served] {
+            let drivers = Rival::Sinew.variants(kind, 1).iter().map(|v| driver(v));
+            assert_eq!(drivers.collect::<Vec<_>>(), [Some("epoll"), Some("uring")]);
+        }
+        assert_eq!(driver(Rival::Sinew.variants(Kind::Plain, 1)[0]), None);
     }
 
     #[test]
@@ -289,7 +329,7 @@ mod tests {
             scale: 0.25,
         };
         let command = Programs::none()
-            .command(Rival::Sinew, "sinew", &job)
+            .command(Rival::Sinew, "sinew", Kind::Plain, &job)
             .unwrap();
         let words: Vec<_> = command.get_args().collect();
         assert_eq!(
@@ -304,6 +344,33 @@ mod tests {
                 "0.25"
             ]
         );
-        assert!(Programs::none().command(Rival::Go, "go", &job).is_none());
+        assert!(
+            Programs::none()
+                .command(Rival::Go, "go", Kind::Plain, &job)
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn a_server_is_started_by_its_load() {
+        let job = Job {
+            name: "short".to_owned(),
+            workers: 1,
+            scale: 1.0,
+        };
+        let command = Programs::none()
+            .command(Rival::Sinew, "sinew-uring", Kind::Served, &job)
+            .unwrap();
+        let words: Vec<_> = command
+            .get_args()
+            .map(|word| word.to_string_lossy())
+            .collect();
+        assert_eq!(
+            words.join(" "),
+            "__load run short --workers 1 --scale 1 -- \
+             sinew __work sinew short --workers 1 --scale 1"
+        );
+        let driver = command.get_envs().find(|(key, _)| *key == "SINEW_IO");
+        assert_eq!(driver.unwrap().1.unwrap(), "uring");
     }
 }

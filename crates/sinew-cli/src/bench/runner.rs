@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::Options;
 use super::child::{Job, kilobytes};
 use super::rival::{Programs, Rival, Variant};
+use super::work::MISSING;
 use super::workload::{self, ASLEEP, SLEEP, Workload};
 
 /// One workload with one number of workers.
@@ -99,7 +100,9 @@ pub fn plan(options: &Options, programs: &Programs) -> Vec<Item> {
         .filter(wanted)
         .flat_map(|workload| {
             let rivals: Vec<Rival> =
-                std::iter::once(Rival::Sinew)
+                Some(Rival::Sinew)
+                    .filter(|_| !MISSING.contains(&workload.name))
+                    .into_iter()
                     .chain(
                         workload.rivals.iter().copied().filter(|&rival| {
                             options.rivals.contains(&rival) && programs.has(rival)
@@ -159,17 +162,18 @@ pub fn run_round(
             .rivals
             .iter()
             .flat_map(|&rival| {
-                let variants = rival.variants(item.job.workers);
+                let variants = rival.variants(item.workload.kind, item.job.workers);
                 variants.iter().map(move |&variant| (rival, variant))
             })
             .collect();
-        let first = round % entries.len();
+        let first = round % entries.len().max(1);
         entries.rotate_left(first);
         for (rival, variant) in entries {
             if samples.failure(item, variant).is_some() {
                 continue;
             }
-            let Some(mut command) = programs.command(rival, variant, &item.job) else {
+            let Some(mut command) = programs.command(rival, variant, item.workload.kind, &item.job)
+            else {
                 continue;
             };
             progress.show(&item.job, variant);

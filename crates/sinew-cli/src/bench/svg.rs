@@ -56,7 +56,9 @@ fn group(body: &mut String, row: &Row, y: f64) -> f64 {
     let plural = if row.workers == 1 { "" } else { "s" };
     let title = format!(
         "{} · {} · {} worker{plural}",
-        row.workload, row.figure.title, row.workers
+        row.title(),
+        row.figure.title,
+        row.workers
     );
     let _ = writeln!(
         body,

@@ -20,7 +20,7 @@ pub fn render(rows: &[Row]) -> String {
     ];
     for row in rows {
         let mut line = vec![
-            row.workload.to_owned(),
+            row.title(),
             row.workers.to_string(),
             row.figure.title.to_owned(),
             show(row, Rival::Sinew),

@@ -13,7 +13,7 @@ use super::waits::{LOCKERS, LOCKS, READERS, WRITERS, repeated};
 /// Runs `job`; false if threads have no such workload.
 pub fn run(job: &Job) -> bool {
     match job.name.as_str() {
-        "wake_thread" | "wake_apart" => wake_thread(job),
+        "wake_thread" | "wake_apart" | "wake_io" | "wake_io_apart" => wake_thread(job),
         "balance" => balance(job),
         "uncontended" => uncontended(job),
         "mutex_100" => mutex_100(job),

@@ -7,10 +7,22 @@ use super::rival::Rival;
 pub struct Workload {
     pub name: &'static str,
     pub what: &'static str,
+    pub kind: Kind,
     pub workers: Workers,
     /// Who has it besides Sinew.
     pub rivals: &'static [Rival],
     pub figures: &'static [Figure],
+}
+
+/// What a workload's child is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It measures itself, and needs no I/O driver.
+    Plain,
+    /// It measures itself, with each I/O driver.
+    Io,
+    /// It serves, with each I/O driver, and `load` measures it.
+    Served,
 }
 
 /// With which numbers of workers a workload makes sense.

@@ -9,6 +9,7 @@
 //! Above some 32 thousand coroutines alive may panics or hangs for want of
 //! mappings. The parent reports that as `dies`.
 
+mod io;
 mod tasks;
 mod waits;
 
@@ -19,8 +20,10 @@ use crate::child::Job;
 
 pub fn run(job: &Job) -> Result<(), Failure> {
     let pool = match job.name.as_str() {
-        "spawn_1m" | "skynet_cold" | "skynet_warm" | "sleep_1m" | "idle" | "balance" => 10_000,
-        _ => 1_000, // its default
+        "spawn_1m" | "skynet_cold" | "skynet_warm" | "sleep_1m" | "idle" | "balance"
+        | "echo_9000" => 10_000,
+        "idle_conn" => 100, // stacks in the pool have been touched, and would not be seen
+        _ => 1_000,         // its default
     };
     may::config()
         .set_workers(job.workers)
@@ -39,6 +42,13 @@ pub fn run(job: &Job) -> Result<(), Failure> {
         "idle" => tasks::idle(job),
         "balance" => tasks::balance(job),
         "latency_spawn" => tasks::latency_spawn(job),
+        "echo_100" | "echo_9000" | "idle_conn" | "io_even" => io::echo(),
+        "short" => io::short(),
+        "proxy" => io::proxy(),
+        "wake_io" | "wake_io_apart" => {
+            io::keep_waiting();
+            tasks::wake_thread(job);
+        }
         "pingpong_1" => waits::pingpong(job),
         "pingpong_1m" => waits::pingpong_1m(job),
         "uncontended" => waits::uncontended(job),

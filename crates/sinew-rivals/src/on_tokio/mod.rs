@@ -5,6 +5,7 @@
 //! All work is done inside spawned tasks.
 
 mod channels;
+mod io;
 mod locks;
 mod scopes;
 mod select;
@@ -26,14 +27,17 @@ pub enum Flavour {
 
 pub fn run(job: &Job, flavour: Flavour) -> Result<(), Failure> {
     Rally::prepare(job);
-    let rt = match flavour {
-        Flavour::CurrentThread => Builder::new_current_thread().enable_time().build(),
-        Flavour::MultiThread => Builder::new_multi_thread()
-            .worker_threads(job.workers)
-            .enable_time()
-            .build(),
+    let mut builder = match flavour {
+        Flavour::CurrentThread => Builder::new_current_thread(),
+        Flavour::MultiThread => Builder::new_multi_thread(),
+    };
+    if matches!(flavour, Flavour::MultiThread) {
+        builder.worker_threads(job.workers);
     }
-    .expect("tokio did not start");
+    if needs_io(job) {
+        builder.enable_io();
+    }
+    let rt = builder.enable_time().build().expect("tokio did not start");
     if let Some(yielders) = job.yielders() {
         tasks::yields(job, yielders, &rt);
         return Ok(());
@@ -62,10 +66,33 @@ pub fn run(job: &Job, flavour: Flavour) -> Result<(), Failure> {
         "select_32" => select::run::<32>(job, &rt),
         "scope_2" => scopes::scope_2(job, &rt),
         "limits" => scopes::limits(job, &rt),
+        "echo_100" | "echo_9000" | "idle_conn" | "io_even" => io::echo(&rt),
+        "short" => io::short(&rt),
+        "proxy" => io::proxy(&rt),
+        "file_read" => io::file_read(job, &rt),
+        "wake_io" | "wake_io_apart" => {
+            io::keep_waiting(&rt);
+            tasks::wake_thread(job, &rt);
+        }
         "cancel_100k" => scopes::cancel_100k(job, &rt),
         _ => return Err(Failure::Unknown),
     }
     Ok(())
+}
+
+/// Whether the runtime has to wait for sockets.
+fn needs_io(job: &Job) -> bool {
+    matches!(
+        job.name.as_str(),
+        "echo_100"
+            | "echo_9000"
+            | "short"
+            | "io_even"
+            | "idle_conn"
+            | "proxy"
+            | "wake_io"
+            | "wake_io_apart"
+    )
 }
 
 /// Runs `work` in a task of `rt`.

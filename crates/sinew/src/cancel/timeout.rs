@@ -139,13 +139,13 @@ impl Alarm {
         if over {
             fiber.state().look_soon();
         }
-        self.armed_outside.set(fiber.timer_armed());
+        self.armed_outside.set(fiber.pinned());
         let node = NonNull::from(&self.get_ref().timer);
         // SAFETY: a fiber runs here, so this thread has a live core. The node is
         // pinned, and disarmed when it is dropped, on this same worker:
-        // `timer_armed` keeps even a migratable fiber here.
+        // `pinned` keeps even a migratable fiber here.
         unsafe { &*current::core() }.with_wheel(|wheel| unsafe { wheel.insert(node, deadline.0) });
-        fiber.set_timer_armed(true);
+        fiber.set_pinned(true);
     }
 }
 
@@ -160,7 +160,7 @@ impl Drop for Alarm {
         // `cancel` notices.
         unsafe {
             (*current::core()).with_wheel(|wheel| wheel.cancel(node));
-            block.as_ref().set_timer_armed(self.armed_outside.get());
+            block.as_ref().set_pinned(self.armed_outside.get());
         }
     }
 }

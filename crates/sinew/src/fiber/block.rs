@@ -147,7 +147,7 @@ struct Head {
     /// Whether it pays to look again before a wait; for the owner.
     patience: Patience,
     loans: AtomicU8,
-    timer_armed: Cell<bool>,
+    pinned: Cell<bool>,
     no_suspend: Cell<u16>,
     panics: Cell<u16>,
 }
@@ -230,7 +230,7 @@ impl Block {
         head.heard.reset();
         head.patience.reset();
         head.loans.store(0, Ordering::Relaxed);
-        head.timer_armed.set(false);
+        head.pinned.set(false);
         head.no_suspend.set(0);
         head.panics.set(0);
         // SAFETY: a vacant block's slot holds nothing, and we own the block.
@@ -438,13 +438,14 @@ impl Block {
         self.head.entry_merged.set(true);
     }
 
-    /// Whether a timer in a worker's wheel holds the fiber to that worker.
-    pub(crate) fn timer_armed(&self) -> bool {
-        self.head.timer_armed.get()
+    /// Whether something of its stack holds the fiber to this worker: a timer in
+    /// the wheel, or an operation in the ring.
+    pub(crate) fn pinned(&self) -> bool {
+        self.head.pinned.get()
     }
 
-    pub(crate) fn set_timer_armed(&self, armed: bool) {
-        self.head.timer_armed.set(armed);
+    pub(crate) fn set_pinned(&self, pinned: bool) {
+        self.head.pinned.set(pinned);
     }
 
     /// How many `no_suspend` closures the fiber is in.
@@ -521,7 +522,7 @@ impl Block {
                 heard: Heard::new(),
                 patience: Patience::new(),
                 loans: AtomicU8::new(0),
-                timer_armed: Cell::new(false),
+                pinned: Cell::new(false),
                 no_suspend: Cell::new(0),
                 panics: Cell::new(0),
             },

@@ -51,6 +51,20 @@ pub enum WaitReason {
     Select = 21,
     /// For the children of a [`scope`](crate::scope()).
     Scope = 22,
+    /// For something to read.
+    Read = 23,
+    /// For room to write to.
+    Write = 24,
+    /// For a connection to accept.
+    Accept = 25,
+    /// For a connection to be made.
+    Connect = 26,
+    /// For a file.
+    File = 27,
+    /// For a child process to end.
+    Process = 28,
+    /// For a signal.
+    Signal = 29,
 }
 
 impl WaitReason {
@@ -78,6 +92,13 @@ impl WaitReason {
             20 => Self::Recv,
             21 => Self::Select,
             22 => Self::Scope,
+            23 => Self::Read,
+            24 => Self::Write,
+            25 => Self::Accept,
+            26 => Self::Connect,
+            27 => Self::File,
+            28 => Self::Process,
+            29 => Self::Signal,
             _ => Self::None,
         }
     }

@@ -2,6 +2,7 @@
 
 use super::config;
 use super::runtime::Runtime;
+use crate::reactor::{DriverKind, IoDriver, RingSize};
 use crate::sched::seam::{Choice, Clock};
 use crate::stack::{GuardChoice, StackClass};
 use crate::timer::RealClock;
@@ -36,6 +37,8 @@ pub struct RuntimeBuilder {
     pub(super) max_stacks: Option<usize>,
     pub(super) clock: Option<Box<dyn Clock>>,
     pub(super) choice: Option<Box<dyn Choice>>,
+    io_driver: Option<IoDriver>,
+    pub(super) ring_size: RingSize,
 }
 
 /// Checked settings.
@@ -54,6 +57,8 @@ pub(super) struct Config {
     pub(super) max_stacks: Option<usize>,
     pub(super) clock: Box<dyn Clock>,
     pub(super) choice: Option<Box<dyn Choice>>,
+    pub(super) driver: DriverKind,
+    pub(super) ring_size: RingSize,
 }
 
 impl RuntimeBuilder {
@@ -73,6 +78,8 @@ impl RuntimeBuilder {
             max_stacks: None,
             clock: None,
             choice: None,
+            io_driver: None,
+            ring_size: RingSize::default(),
         }
     }
 
@@ -131,6 +138,24 @@ impl RuntimeBuilder {
         self
     }
 
+    /// How sockets and files are waited for.
+    ///
+    /// By default what `SINEW_IO` says (`auto`, `uring` or `epoll`), and without it the
+    /// faster one that the system allows: io_uring is often forbidden in containers.
+    /// [`RuntimeStats::driver`](crate::RuntimeStats::driver) tells which it is.
+    ///
+    /// ```
+    /// use sinew::{IoDriver, Runtime};
+    ///
+    /// let runtime = Runtime::builder().io_driver(IoDriver::Epoll).build()?;
+    /// assert_eq!(runtime.stats().driver, "epoll");
+    /// # std::io::Result::Ok(())
+    /// ```
+    pub fn io_driver(mut self, driver: IoDriver) -> Self {
+        self.io_driver = Some(driver);
+        self
+    }
+
     /// How long a fiber may run before a [`safepoint`](crate::safepoint)
     /// yields; 10 ms by default.
     pub fn quantum(mut self, quantum: Duration) -> Self {
@@ -167,7 +192,7 @@ impl RuntimeBuilder {
     /// assert_eq!(error.to_string(), "workers is 0, but must be from 1 to 1024");
     /// ```
     pub fn build(self) -> io::Result<Runtime> {
-        config::check_io()?;
+        let io = config::io(self.io_driver)?;
         if self.name.as_ref().is_some_and(|name| name.contains('\0')) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -205,6 +230,8 @@ impl RuntimeBuilder {
             max_stacks: self.max_stacks,
             clock: self.clock.unwrap_or_else(|| Box::new(RealClock::new())),
             choice: self.choice,
+            driver: io.settle()?,
+            ring_size: self.ring_size,
         })
     }
 }

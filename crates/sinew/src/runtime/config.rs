@@ -5,10 +5,11 @@
 //! | workers          | `SINEW_WORKERS`          | usable CPUs (affinity, quota)    | 1 to 1024          |
 //! | stack size       | `SINEW_STACK_KB`         | 256 KiB; 1 MiB with debug asserts| 16 KiB to 1 GiB    |
 //! | blocking threads | `SINEW_BLOCKING_THREADS` | 512                              | 1 to 65536         |
-//! | I/O driver       | `SINEW_IO`               | `auto`                           | `auto`             |
+//! | I/O driver       | `SINEW_IO`               | `auto`                           | `auto`, `uring`, `epoll` |
 //!
 //! A setting made in the program wins over the variable.
 
+use crate::reactor::IoDriver;
 use crate::stack::StackClass;
 use std::io;
 use std::ops::RangeInclusive;
@@ -128,12 +129,16 @@ pub(super) fn default_stack_class(set: Option<usize>) -> io::Result<StackClass> 
     stack_class("SINEW_STACK_KB", bytes)
 }
 
-/// Which driver; one exists so far, the futex one that needs no I/O.
-pub(super) fn check_io() -> io::Result<()> {
-    match variable("SINEW_IO")?.as_deref() {
-        None | Some("auto") => Ok(()),
-        Some(other) => Err(invalid(format!(
-            "SINEW_IO is '{other}', but must be 'auto'"
+/// The I/O driver, from the program or from the environment.
+pub(super) fn io(set: Option<IoDriver>) -> io::Result<IoDriver> {
+    let text = variable("SINEW_IO")?;
+    match (set, text.as_deref().map(str::trim)) {
+        (Some(set), _) => Ok(set),
+        (None, None | Some("auto")) => Ok(IoDriver::Auto),
+        (None, Some("uring")) => Ok(IoDriver::Uring),
+        (None, Some("epoll")) => Ok(IoDriver::Epoll),
+        (None, Some(other)) => Err(invalid(format!(
+            "SINEW_IO is '{other}', but must be 'auto', 'uring' or 'epoll'"
         ))),
     }
 }

@@ -5,10 +5,11 @@ use super::stats::RuntimeStats;
 use super::{config, overflow, shared_for_spawn, stats};
 use crate::fiber::{FiberId, WaitReason};
 use crate::queue::deque::Deques;
+use crate::reactor::Reactor;
 use crate::sched::bell::MonitorBell;
 use crate::sched::core::Core;
 use crate::sched::idle::Idle;
-use crate::sched::seam::{Choice, FutexDriver};
+use crate::sched::seam::Choice;
 use crate::sched::shared::{Lives, Remote, Settings, Shared};
 use crate::sched::{current, submit};
 use crate::stack::overflow::AltStack;
@@ -110,7 +111,8 @@ impl Runtime {
         let deques: Vec<Deques> = (0..config.workers).map(|_| Deques::new()).collect();
         let remotes = deques.iter().enumerate().map(|(index, deques)| {
             let stealers = several.then(|| deques.stealers());
-            Remote::new(index, Box::new(FutexDriver::new()), stealers).into()
+            let driver = Reactor::new(config.driver, config.ring_size);
+            Remote::new(index, Box::new(driver), stealers).into()
         });
         let shared = Arc::new(Shared {
             settings: Settings {

@@ -1,5 +1,6 @@
 //! What a runtime is doing, in numbers.
 
+use crate::reactor::Reactor;
 use crate::sched::shared::Shared;
 use crate::stack::GuardKind;
 use crate::worker::services;
@@ -61,10 +62,17 @@ pub struct RuntimeStats {
     pub guard: GuardStats,
     /// Threads of the blocking pool.
     pub blocking_threads: usize,
-    /// How workers wait for what comes from outside.
+    /// How workers do I/O: `"uring"` or `"epoll"`.
     pub driver: &'static str,
     /// Each worker's share.
     pub workers: Vec<WorkerStats>,
+}
+
+fn driver_of(shared: &Shared) -> &'static str {
+    let driver = shared.remotes[0].driver.as_any();
+    driver
+        .downcast_ref::<Reactor>()
+        .map_or("replaced", |reactor| reactor.kind().name())
 }
 
 pub(super) fn of(shared: &Shared) -> RuntimeStats {
@@ -107,7 +115,7 @@ pub(super) fn of(shared: &Shared) -> RuntimeStats {
             GuardKind::Mixed => GuardStats::Mixed,
         },
         blocking_threads: services::of(shared).pool.threads(),
-        driver: "futex",
+        driver: driver_of(shared),
         workers,
     }
 }

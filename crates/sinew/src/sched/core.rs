@@ -61,6 +61,8 @@ pub(crate) struct Core {
     in_vain: Cell<u32>,
     /// Batches taken from injectors so far.
     batches: Cell<u32>,
+    /// Calls in a row that did not have to wait; see `reactor::call`.
+    burst: Cell<u32>,
     queues: UnsafeCell<Queues>,
     wheel: UnsafeCell<Wheel>,
     stacks: UnsafeCell<HotStacks>,
@@ -152,6 +154,7 @@ impl Core {
             look_out: Cell::new(0),
             in_vain: Cell::new(0),
             batches: Cell::new(0),
+            burst: Cell::new(0),
             queues: UnsafeCell::new(Queues {
                 ready: Levels::new(),
                 deques,
@@ -175,6 +178,14 @@ impl Core {
 
     pub(crate) fn set_look_out(&self, nanos: u64) {
         self.look_out.set(nanos);
+    }
+
+    /// Counts one more; true for each `limit`th.
+    #[inline]
+    pub(crate) fn counts_to(&self, limit: u32) -> bool {
+        let count = self.burst.get() + 1;
+        self.burst.set(if count >= limit { 0 } else { count });
+        count >= limit
     }
 
     /// How often in a row looking out was in vain.

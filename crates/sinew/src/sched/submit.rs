@@ -114,7 +114,7 @@ impl Core {
         // SAFETY: owned by us.
         let fiber = unsafe { block.as_ref() };
         let entry = Entry::started(block);
-        if self.several() && fiber.kind().migratable && !fiber.timer_armed() {
+        if self.several() && fiber.kind().migratable && !fiber.pinned() {
             self.push_stealable(entry);
             self.offer_to_thieves(1);
         } else {

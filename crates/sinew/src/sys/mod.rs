@@ -2,7 +2,8 @@
 //!
 //! What a port must provide: anonymous memory with guards ([`map`]), a fault
 //! handler on an alternate stack ([`segv`]), a word to sleep on ([`futex`]), fences
-//! for all threads at once ([`fences`]; `lock` is made of both), CPU affinity ([`cpu`]) and word of a fork ([`process`]). Linux is the one
+//! for all threads at once ([`fences`]; `lock` is made of both), CPU affinity ([`cpu`]), word of a fork ([`process`]), and word of what
+//! happens to descriptors: for a worker ([`epoll`], [`uring`]) and for a thread ([`poll`]). Linux is the one
 //! system this was run on.
 
 #[cfg(not(target_os = "linux"))]
@@ -10,6 +11,7 @@ compile_error!("sinew runs on Linux (x86_64 and aarch64) only");
 
 pub(crate) mod cache;
 pub(crate) mod cpu;
+pub(crate) mod epoll;
 #[cfg(not(loom))]
 pub(crate) mod fences;
 #[cfg(not(loom))]
@@ -18,10 +20,12 @@ pub(crate) mod futex;
 mod lock;
 pub(crate) mod log;
 pub(crate) mod map;
+pub(crate) mod poll;
 pub(crate) mod process;
 pub(crate) mod segv;
 #[cfg(not(loom))]
 mod sleepers;
+pub(crate) mod uring;
 
 #[cfg(all(test, loom))]
 mod loom_tests;

@@ -1,15 +1,15 @@
 //! Running a future to its end, on a fiber or a thread.
 
 use crate::error::Cancelled;
-use crate::fiber::{Block, BlockRef, ThreadProxy, WaitReason};
+use crate::fiber::{BlockRef, ThreadProxy, WaitReason};
 use crate::sched::{current, switch};
+use crate::wait::fiber_waker::fiber_waker;
 use crate::wait::{Token, WaitOutcome, WaitSpec, Waiter, point, wait};
 use std::future::Future;
 use std::panic::Location;
 use std::pin::pin;
-use std::ptr::NonNull;
 use std::sync::Arc;
-use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 
 /// Runs `future` to its end and returns its output.
 ///
@@ -108,45 +108,4 @@ impl Wake for ThreadWaker {
     fn wake_by_ref(self: &Arc<Self>) {
         self.0.wake_poll();
     }
-}
-
-/// A waker that is a counted reference to the fiber's block: no allocation.
-fn fiber_waker(block: BlockRef) -> Waker {
-    // SAFETY: the table's functions keep the count as `RawWaker` demands, and
-    // blocks are `Send + Sync`.
-    unsafe { Waker::from_raw(raw(block)) }
-}
-
-fn raw(block: BlockRef) -> RawWaker {
-    RawWaker::new(block.into_counted().as_ptr().cast(), &TABLE)
-}
-
-static TABLE: RawWakerVTable = RawWakerVTable::new(
-    |data| {
-        // SAFETY: the waker's own reference keeps the block.
-        raw(unsafe { BlockRef::acquire(block_of(data)) })
-    },
-    |data| {
-        // SAFETY: takes over the waker's reference.
-        let block = unsafe { BlockRef::from_counted(block_of(data)) };
-        wake(&block);
-    },
-    |data| {
-        // SAFETY: the waker's own reference keeps the block, beyond the call.
-        wake(unsafe { block_of(data).as_ref() });
-    },
-    |data| {
-        // SAFETY: takes over the waker's reference.
-        drop(unsafe { BlockRef::from_counted(block_of(data)) });
-    },
-);
-
-fn block_of(data: *const ()) -> NonNull<Block> {
-    NonNull::new(data.cast_mut().cast()).expect("a waker holds a block")
-}
-
-fn wake(block: &Block) {
-    let wake = block.state().wake_poll();
-    // SAFETY: the answer of this block's own word.
-    unsafe { block.follow(wake) };
 }

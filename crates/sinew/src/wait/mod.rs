@@ -29,6 +29,7 @@ pub(crate) mod chain;
 pub(crate) mod children;
 pub(crate) mod deadline;
 pub(crate) mod end;
+pub(crate) mod fiber_waker;
 pub(crate) mod lend;
 pub(crate) mod look;
 pub(crate) mod node;

@@ -8,6 +8,7 @@ use crate::fiber::cancel::Errands;
 use crate::fiber::{Block, Intent, Priority, ThreadProxy, WaitReason, Wake};
 use crate::sched::{current, switch};
 use crate::sys::Lock;
+use crate::sys::poll::PollFor;
 use crate::timer::TimerNode;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
@@ -307,6 +308,10 @@ pub(crate) struct WaitSpec<'a> {
     /// How a wait with one place gives up: leaves its list, under that list's
     /// lock; false if it was in it no more. None if it is in no list.
     pub(crate) leave: Option<&'a dyn Fn() -> bool>,
+    /// A descriptor that ends the wait when it is ready: a thread watches it
+    /// itself. A fiber's worker does that for it; it only does not look out for
+    /// what takes its time.
+    pub(crate) io: Option<PollFor>,
 }
 
 /// What a wait does when its fiber or thread is cancelled.
@@ -350,6 +355,7 @@ impl<'a> WaitSpec<'a> {
             lend: None,
             token: None,
             leave: None,
+            io: None,
         }
     }
 
@@ -382,6 +388,11 @@ impl<'a> WaitSpec<'a> {
 
     pub(crate) fn leaving_by(mut self, leave: &'a dyn Fn() -> bool) -> Self {
         self.leave = Some(leave);
+        self
+    }
+
+    pub(crate) fn watching(mut self, io: PollFor) -> Self {
+        self.io = Some(io);
         self
     }
 
@@ -420,7 +431,7 @@ unsafe fn wait_fiber(block: NonNull<Block>, waiter: &Waiter, spec: &WaitSpec<'_>
     // SAFETY: the running fiber is alive.
     let fiber = unsafe { block.as_ref() };
     while !is_over(fiber, waiter, spec) {
-        if look::woken_soon(fiber) {
+        if spec.io.is_none() && look::woken_soon(fiber) {
             continue;
         }
         fiber.set_wait(spec.reason, spec.at);
@@ -443,7 +454,7 @@ unsafe fn wait_fiber_timed(block: NonNull<Block>, waiter: &Waiter, spec: &WaitSp
     let deadline = spec.deadline.expect("that is why we are here");
     let mut armed = false;
     // A wait inside another's (in a waker that a give-up calls) keeps its flag.
-    let armed_outside = fiber.timer_armed();
+    let armed_outside = fiber.pinned();
     while !is_over(fiber, waiter, spec) {
         let due = if armed {
             !timer.is_armed() // it has fired
@@ -461,10 +472,10 @@ unsafe fn wait_fiber_timed(block: NonNull<Block>, waiter: &Waiter, spec: &WaitSp
         } else if !armed {
             // SAFETY: a fiber runs here, so this thread has a live core. The
             // node stays pinned in this frame until it fired or is cancelled
-            // below, on this same worker: `timer_armed` keeps the fiber here.
+            // below, on this same worker: `pinned` keeps the fiber here.
             unsafe { &*current::core() }
                 .with_wheel(|wheel| unsafe { wheel.insert(node, deadline.0) });
-            fiber.set_timer_armed(true);
+            fiber.set_pinned(true);
             armed = true;
         }
         fiber.set_wait(spec.reason, spec.at);
@@ -476,7 +487,7 @@ unsafe fn wait_fiber_timed(block: NonNull<Block>, waiter: &Waiter, spec: &WaitSp
         // SAFETY: as above; a node that has fired is not in the wheel any more,
         // which `cancel` notices.
         unsafe { &*current::core() }.with_wheel(|wheel| unsafe { wheel.cancel(node) });
-        fiber.set_timer_armed(armed_outside);
+        fiber.set_pinned(armed_outside);
     }
 }
 
@@ -556,7 +567,16 @@ fn wait_thread(proxy: &ThreadProxy, waiter: &Waiter, spec: &WaitSpec<'_>) {
             deadline = None; // claimed: its notification is on the way
         }
         let until = Deadline::earlier(deadline, point::thread_deadline().map(Deadline));
-        proxy.sleep(until.map(Deadline::as_instant));
+        let until = until.map(Deadline::as_instant);
+        match spec.io {
+            None => proxy.sleep(until),
+            Some(io) => {
+                let ready = proxy.sleep_in_poll(io, until);
+                if ready && waiter.give_up(spec, WaitOutcome::Woken) {
+                    return;
+                }
+            }
+        }
     }
 }
 

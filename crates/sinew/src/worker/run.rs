@@ -63,6 +63,7 @@ pub(crate) fn run(core: &Core) {
         }
     }
     leave_behind(core);
+    core.remote().driver.stop();
     current::set_core(ptr::null());
     if shared.given_up.load(Ordering::Relaxed) {
         // It may call wakers of async tasks, which is user code: not here.

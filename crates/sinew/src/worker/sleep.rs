@@ -17,6 +17,7 @@ use super::{search, shutdown};
 use crate::primitive::{Ordering, fence};
 use crate::sched::core::Core;
 use crate::sched::idle::Left;
+use crate::sched::seam::Ended;
 use std::time::Duration;
 
 /// A sleep shorter than this (ns) is no sleep, but the cost of one.
@@ -67,8 +68,8 @@ pub(crate) fn sleep(core: &Core, searching: bool) -> bool {
     if !something {
         let fell_asleep = shared.clock.now();
         let timeout = wake_at.map(|at| Duration::from_nanos(at.saturating_sub(fell_asleep)));
-        remote.driver.park(timeout);
-        if shared.can_look_out {
+        let ended = remote.driver.park(timeout);
+        if shared.can_look_out && ended == Ended::Unparked {
             learn(core, shared.clock.now().saturating_sub(fell_asleep));
         }
     }

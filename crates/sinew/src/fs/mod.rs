@@ -1,0 +1,1 @@
+//! Files: std's API, on which only the fiber waits.

@@ -1,0 +1,1 @@
+//! Our sockets, timers and fibers for async libraries.

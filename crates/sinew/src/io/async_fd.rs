@@ -1,0 +1,1 @@
+//! Any descriptor that can be polled, for fibers.

@@ -1,0 +1,1 @@
+//! Copying from one to another, and both ways.

@@ -1,0 +1,246 @@
+//! The calls that move bytes, for `reactor::call`.
+
+use crate::reactor::Call;
+use io_uring::{opcode, squeue, types};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// No system call moves more; as std has it.
+const MOST: usize = isize::MAX as usize;
+/// An entry of a ring counts in 32 bits.
+const MOST_BY_RING: usize = 0x7fff_f000;
+
+/// A receive goes to the ring when there is nothing to receive: the kernel need not
+/// try before it waits (`IORING_RECVSEND_POLL_FIRST`).
+const POLL_FIRST: u16 = 1;
+
+fn moved(result: isize) -> io::Result<usize> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result as usize)
+    }
+}
+
+fn fd_of(fd: BorrowedFd<'_>) -> types::Fd {
+    types::Fd(fd.as_raw_fd())
+}
+
+/// Receives from a socket.
+pub(crate) struct Recv<'a> {
+    pub(crate) into: &'a mut [u8],
+    /// Such as `MSG_PEEK`.
+    pub(crate) flags: i32,
+    /// Of a stream that says by a short answer that there is no more.
+    pub(crate) tells: bool,
+}
+
+impl Call for Recv<'_> {
+    type Output = usize;
+
+    #[inline]
+    fn attempt(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
+        // SAFETY: writable for as long as we say.
+        moved(unsafe {
+            libc::recv(
+                fd.as_raw_fd(),
+                self.into.as_mut_ptr().cast(),
+                self.into.len().min(MOST),
+                self.flags | libc::MSG_DONTWAIT,
+            )
+        })
+    }
+
+    #[inline]
+    fn has_drained(&self, count: &usize) -> bool {
+        self.tells && *count > 0 && *count < self.into.len()
+    }
+
+    #[inline]
+    fn entry(&mut self, fd: BorrowedFd<'_>) -> Option<squeue::Entry> {
+        let length = self.into.len().min(MOST_BY_RING) as u32;
+        let recv = opcode::Recv::new(fd_of(fd), self.into.as_mut_ptr(), length);
+        Some(recv.flags(self.flags).ioprio(POLL_FIRST).build())
+    }
+
+    #[inline]
+    fn complete(&mut self, result: i32) -> usize {
+        result as usize
+    }
+}
+
+/// Sends by a socket.
+pub(crate) struct Send<'a> {
+    pub(crate) from: &'a [u8],
+    pub(crate) flags: i32,
+    /// Of a stream that says by a short answer that it is full.
+    pub(crate) tells: bool,
+}
+
+impl Call for Send<'_> {
+    type Output = usize;
+
+    #[inline]
+    fn attempt(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
+        // SAFETY: readable for as long as we say.
+        moved(unsafe {
+            libc::send(
+                fd.as_raw_fd(),
+                self.from.as_ptr().cast(),
+                self.from.len().min(MOST),
+                self.flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+            )
+        })
+    }
+
+    #[inline]
+    fn has_drained(&self, count: &usize) -> bool {
+        self.tells && *count < self.from.len()
+    }
+
+    #[inline]
+    fn entry(&mut self, fd: BorrowedFd<'_>) -> Option<squeue::Entry> {
+        let length = self.from.len().min(MOST_BY_RING) as u32;
+        let send = opcode::Send::new(fd_of(fd), self.from.as_ptr(), length);
+        Some(send.flags(self.flags | libc::MSG_NOSIGNAL).build())
+    }
+
+    #[inline]
+    fn complete(&mut self, result: i32) -> usize {
+        result as usize
+    }
+}
+
+/// A message with its parts, for the calls that take one.
+pub(crate) struct Message {
+    header: libc::msghdr,
+}
+
+/// As many parts as a call takes.
+const MOST_PARTS: usize = 1024;
+
+impl Message {
+    fn empty() -> Self {
+        // SAFETY: all zeros is a message without anything.
+        let header = unsafe { std::mem::zeroed() };
+        Self { header }
+    }
+
+    fn set_parts(&mut self, parts: *const libc::iovec, count: usize) {
+        self.header.msg_iov = parts.cast_mut();
+        self.header.msg_iovlen = count.min(MOST_PARTS) as _;
+    }
+}
+
+/// Receives into several buffers.
+pub(crate) struct RecvParts<'a, 'b> {
+    into: &'a mut [IoSliceMut<'b>],
+    message: Message,
+}
+
+impl<'a, 'b> RecvParts<'a, 'b> {
+    pub(crate) fn new(into: &'a mut [IoSliceMut<'b>]) -> Self {
+        Self {
+            into,
+            message: Message::empty(),
+        }
+    }
+}
+
+impl Call for RecvParts<'_, '_> {
+    type Output = usize;
+
+    fn attempt(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
+        // `IoSliceMut` is an `iovec`, std promises.
+        self.message
+            .set_parts(self.into.as_ptr().cast(), self.into.len());
+        // SAFETY: the parts are writable.
+        moved(unsafe {
+            libc::recvmsg(fd.as_raw_fd(), &mut self.message.header, libc::MSG_DONTWAIT)
+        })
+    }
+
+    fn entry(&mut self, fd: BorrowedFd<'_>) -> Option<squeue::Entry> {
+        self.message
+            .set_parts(self.into.as_ptr().cast(), self.into.len());
+        Some(opcode::RecvMsg::new(fd_of(fd), &mut self.message.header).build())
+    }
+
+    fn complete(&mut self, result: i32) -> usize {
+        result as usize
+    }
+}
+
+/// Sends from several buffers.
+pub(crate) struct SendParts<'a, 'b> {
+    from: &'a [IoSlice<'b>],
+    message: Message,
+}
+
+impl<'a, 'b> SendParts<'a, 'b> {
+    pub(crate) fn new(from: &'a [IoSlice<'b>]) -> Self {
+        Self {
+            from,
+            message: Message::empty(),
+        }
+    }
+}
+
+impl Call for SendParts<'_, '_> {
+    type Output = usize;
+
+    fn attempt(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
+        // `IoSlice` is an `iovec`, std promises.
+        self.message
+            .set_parts(self.from.as_ptr().cast(), self.from.len());
+        // SAFETY: the parts are readable.
+        moved(unsafe {
+            libc::sendmsg(
+                fd.as_raw_fd(),
+                &self.message.header,
+                libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+            )
+        })
+    }
+
+    fn entry(&mut self, fd: BorrowedFd<'_>) -> Option<squeue::Entry> {
+        self.message
+            .set_parts(self.from.as_ptr().cast(), self.from.len());
+        let send = opcode::SendMsg::new(fd_of(fd), &self.message.header);
+        Some(send.flags(libc::MSG_NOSIGNAL as u32).build())
+    }
+
+    fn complete(&mut self, result: i32) -> usize {
+        result as usize
+    }
+}
+
+/// Reads from a descriptor that does not block, such as our end of a pipe.
+pub(crate) struct Read<'a, 'b> {
+    pub(crate) into: &'a mut [IoSliceMut<'b>],
+}
+
+impl Call for Read<'_, '_> {
+    type Output = usize;
+
+    fn attempt(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
+        let count = self.into.len().min(MOST_PARTS) as libc::c_int;
+        // SAFETY: the parts are writable, and `iovec`s.
+        moved(unsafe { libc::readv(fd.as_raw_fd(), self.into.as_ptr().cast(), count) })
+    }
+}
+
+/// Writes to a descriptor that does not block.
+pub(crate) struct Write<'a, 'b> {
+    pub(crate) from: &'a [IoSlice<'b>],
+}
+
+impl Call for Write<'_, '_> {
+    type Output = usize;
+
+    fn attempt(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
+        let count = self.from.len().min(MOST_PARTS) as libc::c_int;
+        // SAFETY: the parts are readable, and `iovec`s.
+        moved(unsafe { libc::writev(fd.as_raw_fd(), self.from.as_ptr().cast(), count) })
+    }
+}

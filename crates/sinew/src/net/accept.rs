@@ -1,0 +1,77 @@
+//! Taking a connection.
+
+use crate::reactor::{Call, Source};
+use io_uring::{opcode, squeue, types};
+use socket2::{SockAddr, SockAddrStorage};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// `accept4(2)`.
+pub(super) struct Accept<'a> {
+    source: &'a Source,
+    address: SockAddrStorage,
+    length: libc::socklen_t,
+}
+
+impl<'a> Accept<'a> {
+    pub(super) fn new(source: &'a Source) -> Self {
+        let address = SockAddrStorage::zeroed();
+        Self {
+            source,
+            length: address.size_of(),
+            address,
+        }
+    }
+
+    fn address_ptr(&mut self) -> *mut libc::sockaddr {
+        self.length = self.address.size_of();
+        (&raw mut self.address).cast()
+    }
+
+    fn accepted(&mut self, fd: i32) -> (OwnedFd, SockAddr) {
+        // SAFETY: the kernel has just made it for us.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let address = std::mem::replace(&mut self.address, SockAddrStorage::zeroed());
+        // SAFETY: the kernel has written so much of the address.
+        let address = unsafe { SockAddr::new(address, self.length) };
+        (fd, address)
+    }
+}
+
+impl Call for Accept<'_> {
+    type Output = (OwnedFd, SockAddr);
+
+    fn attempt(&mut self, fd: BorrowedFd<'_>) -> io::Result<Self::Output> {
+        // There is no flag to accept without waiting. Readiness alone does not do:
+        // another process may take the connection first, and we would block.
+        self.source.make_nonblocking()?;
+        let address = self.address_ptr();
+        // SAFETY: room for any address, and its size.
+        let accepted = unsafe {
+            libc::accept4(
+                fd.as_raw_fd(),
+                address,
+                &mut self.length,
+                libc::SOCK_CLOEXEC,
+            )
+        };
+        if accepted < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(self.accepted(accepted))
+    }
+
+    fn entry(&mut self, fd: BorrowedFd<'_>) -> Option<squeue::Entry> {
+        let address = self.address_ptr();
+        let accept = opcode::Accept::new(types::Fd(fd.as_raw_fd()), address, &mut self.length);
+        Some(accept.flags(libc::SOCK_CLOEXEC).build())
+    }
+
+    fn complete(&mut self, result: i32) -> Self::Output {
+        self.accepted(result)
+    }
+
+    fn tries_first(&self) -> bool {
+        false // the kernel tries by itself, and needs no `O_NONBLOCK` for that
+    }
+}

@@ -1,0 +1,1 @@
+//! Child processes: std's API, on which only the fiber waits.

@@ -1,0 +1,375 @@
+//! A system call that may have to wait, for fibers of both drivers and for threads.
+//!
+//! A [`Call`] says how it is made without blocking, and how the kernel carries it
+//! out by itself, if it can. Who waits how:
+//!
+//! | who                      | how                                                       |
+//! |--------------------------|-----------------------------------------------------------|
+//! | a fiber, epoll           | calls if the direction is ready; waits for that if not    |
+//! | a fiber, io_uring        | the same, but what would block is handed to the ring      |
+//! | … if there is no entry   | as with epoll: the ring watches the worker's registry     |
+//! | a thread                 | calls; waits by `poll(2)`                                 |
+//!
+//! Each is a cancellation point, on entry and while it waits. What was done is
+//! returned, also by one that was cancelled or timed out meanwhile.
+//!
+//! A fiber whose calls never have to wait would keep its worker to itself, so every
+//! [`BURST`]th of a worker yields.
+
+use super::completion::{Answer, Completion};
+use super::driver::{DriverKind, Reactor};
+use super::readiness::{Direction, Look};
+use super::source::{Source, closed};
+use crate::error::Cancelled;
+use crate::fiber::{Block, Intent, WaitReason};
+use crate::sched::{current, switch};
+use crate::sys::Lock;
+use crate::sys::poll::PollFor;
+use crate::sys::process::AbortOnUnwind;
+use crate::sys::uring::more_to_read;
+use crate::wait::node::{Node, WaitList};
+use crate::wait::{Deadline, WaitOutcome, WaitSpec, perform_for, point};
+use io_uring::squeue;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::panic::Location;
+use std::ptr::NonNull;
+
+/// So many calls in a row may find what they want before others have their turn.
+pub(crate) const BURST: u32 = 32;
+
+/// A system call that may have to wait.
+pub(crate) trait Call {
+    type Output;
+
+    /// Makes it; `WouldBlock` if it would have to wait. Must not block.
+    fn attempt(&mut self, fd: BorrowedFd<'_>) -> io::Result<Self::Output>;
+
+    /// Whether after this output the next call would have to wait for sure.
+    fn has_drained(&self, _output: &Self::Output) -> bool {
+        false
+    }
+
+    /// How the kernel does it by itself; none if only [`attempt`](Self::attempt)
+    /// can. What it points to is in the call, or borrowed by it.
+    fn entry(&mut self, _fd: BorrowedFd<'_>) -> Option<squeue::Entry> {
+        None
+    }
+
+    /// What the kernel's answer, which is no error, means.
+    fn complete(&mut self, _result: i32) -> Self::Output {
+        unreachable!("a call without an entry")
+    }
+
+    /// Whether a fiber of a ring should make the call itself before it hands it
+    /// over, if the direction seems ready.
+    fn tries_first(&self) -> bool {
+        true
+    }
+}
+
+/// How to wait.
+#[derive(Clone, Copy)]
+pub(crate) struct How {
+    pub(crate) direction: Direction,
+    pub(crate) reason: WaitReason,
+    pub(crate) at: &'static Location<'static>,
+    pub(crate) deadline: Option<Deadline>,
+    /// What a wait says whose time is over.
+    pub(crate) timed_out: io::ErrorKind,
+    /// Whether it waits at all; if not it says `WouldBlock`.
+    pub(crate) waits: bool,
+}
+
+impl How {
+    /// As the source's own timeouts have it; those are `WouldBlock`, as std's are.
+    #[inline]
+    pub(crate) fn of(
+        source: &Source,
+        direction: Direction,
+        at: &'static Location<'static>,
+    ) -> Self {
+        let reason = match direction {
+            Direction::Read => WaitReason::Read,
+            Direction::Write => WaitReason::Write,
+        };
+        Self {
+            direction,
+            reason,
+            at,
+            deadline: source.timeout(direction).and_then(Deadline::after),
+            timed_out: io::ErrorKind::WouldBlock,
+            waits: !source.never_waits(),
+        }
+    }
+
+    pub(crate) fn because(mut self, reason: WaitReason) -> Self {
+        self.reason = reason;
+        self
+    }
+
+    pub(super) fn spec(&self, fd: BorrowedFd<'_>) -> WaitSpec<'static> {
+        let io = match self.direction {
+            Direction::Read => PollFor::reading(fd),
+            Direction::Write => PollFor::writing(fd),
+        };
+        WaitSpec::new(self.reason, self.at)
+            .deadline(self.deadline)
+            .cancellable()
+            .watching(io)
+    }
+
+    pub(super) fn error(&self, outcome: WaitOutcome) -> io::Error {
+        match outcome {
+            WaitOutcome::Cancelled => Cancelled.into(),
+            WaitOutcome::TimedOut => self.timed_out.into(),
+            WaitOutcome::Woken => closed(),
+        }
+    }
+}
+
+/// Makes `call` on `source`, waiting for as long as it takes.
+///
+/// # Errors
+///
+/// The call's own; `NotConnected` if the source was closed, `how.timed_out`, or a
+/// cancellation.
+#[inline]
+pub(crate) fn make<C: Call>(source: &Source, how: &How, call: &mut C) -> io::Result<C::Output> {
+    let fiber = switch::running();
+    point::check_for(fiber)?;
+    if !how.waits {
+        return make_at_once(source, call);
+    }
+    match fiber {
+        Some(block) => make_on_fiber(source, how, call, block),
+        None => make_on_thread(source, how, call),
+    }
+}
+
+#[cold]
+fn make_at_once<C: Call>(source: &Source, call: &mut C) -> io::Result<C::Output> {
+    if source.is_closed() {
+        return Err(closed());
+    }
+    retry(|| call.attempt(source.as_fd()))
+}
+
+fn make_on_fiber<C: Call>(
+    source: &Source,
+    how: &How,
+    call: &mut C,
+    block: NonNull<Block>,
+) -> io::Result<C::Output> {
+    let direction = how.direction;
+    let mut by_ring = Reactor::with_current(Reactor::kind) == Some(DriverKind::Uring);
+    // The deadline that a fiber which waits for readiness has is that of the whole.
+    loop {
+        let look = source.readiness().look();
+        if look.is_closed() {
+            return Err(closed());
+        }
+        if look.is_ready(direction) && (!by_ring || call.tries_first()) {
+            match retry(|| call.attempt(source.as_fd())) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    source.readiness().would_block(look, direction);
+                }
+                done => return Ok(finish(source, direction, look, call, done?, block)),
+            }
+        }
+        if by_ring {
+            let entry = call.entry(source.as_fd());
+            match entry {
+                Some(entry) => match hand_over(Some(source), how, entry, block) {
+                    Ok(answer) => match check(answer.result) {
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                            // Somebody has made it non-blocking: the kernel won't wait.
+                            by_ring = false;
+                            continue;
+                        }
+                        Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                        result => {
+                            let output = call.complete(result?);
+                            if direction == Direction::Write || more_to_read(answer.flags) {
+                                source.readiness().seems_ready(direction);
+                            }
+                            return Ok(output);
+                        }
+                    },
+                    Err(error) => return Err(error),
+                },
+                None => by_ring = false,
+            }
+        }
+        if !by_ring {
+            wait_until_ready(source, how, Some(block))?;
+        }
+    }
+}
+
+/// What a call that was made brings about besides its output.
+fn finish<C: Call>(
+    source: &Source,
+    direction: Direction,
+    look: Look,
+    call: &C,
+    output: C::Output,
+    block: NonNull<Block>,
+) -> C::Output {
+    if call.has_drained(&output) {
+        source.readiness().drained(look, direction);
+    }
+    // SAFETY: a fiber runs here, so this thread has a live core.
+    if unsafe { &*current::core() }.counts_to(BURST) && switch::may_wait() {
+        // SAFETY: it runs here, may wait, and we hold nothing of the runtime's.
+        unsafe { switch::leave(block, Intent::Yield) };
+    }
+    output
+}
+
+fn make_on_thread<C: Call>(source: &Source, how: &How, call: &mut C) -> io::Result<C::Output> {
+    loop {
+        let look = source.readiness().look();
+        if look.is_closed() {
+            return Err(closed());
+        }
+        match retry(|| call.attempt(source.as_fd())) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                source.readiness().would_block(look, how.direction);
+            }
+            done => return done,
+        }
+        let wait = source.readiness().ready(how.direction);
+        perform_for(None, &wait, &how.spec(source.as_fd()))
+            .map_err(|outcome| how.error(outcome))?;
+    }
+}
+
+/// Waits until events of the direction were heard of.
+fn wait_until_ready(source: &Source, how: &How, fiber: Option<NonNull<Block>>) -> io::Result<()> {
+    source.watch()?;
+    let wait = source.readiness().ready(how.direction);
+    perform_for(fiber, &wait, &how.spec(source.as_fd())).map_err(|outcome| how.error(outcome))
+}
+
+/// Waits until a call in this direction may be made.
+pub(crate) fn until_ready(source: &Source, how: &How) -> io::Result<()> {
+    let fiber = switch::running();
+    point::check_for(fiber)?;
+    if fiber.is_some() {
+        wait_until_ready(source, how, fiber)
+    } else {
+        let wait = source.readiness().ready(how.direction);
+        perform_for(None, &wait, &how.spec(source.as_fd())).map_err(|outcome| how.error(outcome))
+    }
+}
+
+/// Has the kernel carry out `entry`, on the ring of this fiber's worker, and waits
+/// for its answer.
+///
+/// # Errors
+///
+/// Why it was given up before the kernel did anything, or that there is no ring.
+fn hand_over(
+    source: Option<&Source>,
+    how: &How,
+    entry: squeue::Entry,
+    block: NonNull<Block>,
+) -> io::Result<Answer> {
+    // Panics where waiting is forbidden: before the kernel knows of anything.
+    switch::checked(Some(block));
+    // SAFETY: the running fiber is alive.
+    let fiber = unsafe { block.as_ref() };
+    let own_line = Lock::new(WaitList::<Node>::new());
+    let line = source.map_or(&own_line, |source| source.readiness().line(how.direction));
+    let completion = Completion::new(line);
+    let entry = entry.user_data(completion.user_data());
+    let unwinding = AbortOnUnwind("an operation was left while the kernel carries it out");
+    let pinned_outside = fiber.pinned();
+    fiber.set_pinned(true);
+    // SAFETY: what the entry points to is the caller's, who waits for us, and the
+    // completion; we return after its answer (`completion`, invariant 1).
+    let pushed = with_ring(|ring| unsafe { ring.push(entry) });
+    let answer = pushed.and_then(|()| {
+        let fd = source.map(|source| source.as_fd());
+        let spec = match fd {
+            Some(fd) => how.spec(fd),
+            None => WaitSpec::new(how.reason, how.at)
+                .deadline(how.deadline)
+                .cancellable(),
+        };
+        let gave_up = match perform_for(Some(block), &completion, &spec) {
+            Ok(Some(answer)) => return Ok(answer),
+            Ok(None) => WaitOutcome::Woken,
+            Err(outcome) => outcome,
+        };
+        let answer = call_back(&completion, how, block);
+        if answer.result == -libc::ECANCELED || answer.result == -libc::EINTR {
+            return Err(how.error(gave_up));
+        }
+        Ok(answer)
+    });
+    fiber.set_pinned(pinned_outside);
+    std::mem::forget(unwinding);
+    answer
+}
+
+/// Asks the kernel to give the operation up, and waits for its answer.
+#[cold]
+fn call_back(completion: &Completion<'_>, how: &How, block: NonNull<Block>) -> Answer {
+    let patient = WaitSpec::new(how.reason, how.at);
+    let mut asked = false;
+    loop {
+        if let Some(answer) = completion.answer() {
+            return answer;
+        }
+        if !std::mem::replace(&mut asked, true) {
+            let data = completion.user_data();
+            // The ring is there: it has the operation.
+            let _there = with_ring(|ring| ring.cancel(data));
+        }
+        if let Ok(Some(answer)) = perform_for(Some(block), completion, &patient) {
+            return answer;
+        }
+    }
+}
+
+/// Calls `with` on the ring of this fiber's worker.
+pub(super) fn with_ring<R>(with: impl FnOnce(&mut super::ring::Ring) -> R) -> io::Result<R> {
+    // SAFETY: on the worker's thread; the callers' closures only push and cancel.
+    let done = Reactor::with_current(|reactor| unsafe { reactor.with_ring(with) });
+    done.unwrap_or_else(|| Err(io::ErrorKind::Unsupported.into()))
+}
+
+/// Has the ring of this fiber's worker carry out a call on a file, for which
+/// nobody waits but this fiber; none if there is no ring here.
+pub(crate) fn by_ring(how: &How, entry: impl FnOnce() -> squeue::Entry) -> Option<io::Result<i32>> {
+    let block = switch::running()?;
+    if Reactor::with_current(Reactor::kind) != Some(DriverKind::Uring) || !switch::may_wait() {
+        return None;
+    }
+    if let Err(cancelled) = point::check_for(Some(block)) {
+        return Some(Err(cancelled.into()));
+    }
+    let answer = hand_over(None, how, entry(), block);
+    Some(answer.and_then(|answer| check(answer.result)))
+}
+
+/// The kernel's answer as a result.
+fn check(result: i32) -> io::Result<i32> {
+    if result < 0 {
+        Err(io::Error::from_raw_os_error(-result))
+    } else {
+        Ok(result)
+    }
+}
+
+/// Makes a call again that a signal interrupted.
+fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! How a worker sleeps, and what it hears of when it looks up.
+//!
+//! A worker that never did any I/O sleeps on a futex and owns no descriptor. The
+//! first wait for a descriptor on it makes what its kind of driver needs: a bell, and
+//! an epoll instance or a ring; from then on it sleeps there, and others end its
+//! sleep by the bell (`sched::seam::ParkWord`).
+//!
+//! Invariant 1 (own thread): `machinery` is touched by the worker's thread alone: by
+//! its loop, and by its fibers between two switches.
+//! Invariant 2 (bell first): the bell is there before the worker sleeps in the kernel.
+
+use super::registry::Registry;
+use super::ring::{Ring, RingSize};
+use super::tasks;
+use crate::sched::current;
+use crate::sched::seam::{Driver, Ended, ParkWord};
+use crate::sys::epoll::Bell;
+use std::any::Any;
+use std::cell::UnsafeCell;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// Which way a runtime does I/O.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DriverKind {
+    Epoll,
+    Uring,
+}
+
+impl DriverKind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Epoll => "epoll",
+            Self::Uring => "uring",
+        }
+    }
+}
+
+/// The driver of one worker; see the module header.
+pub(crate) struct Reactor {
+    kind: DriverKind,
+    size: RingSize,
+    word: ParkWord,
+    bell: OnceLock<Bell>,
+    machinery: UnsafeCell<Machinery>,
+}
+
+/// What the kernel was asked to watch.
+#[derive(Default)]
+struct Machinery {
+    /// With a ring: for who waits for a descriptor to be ready, not for an
+    /// operation. The ring watches it.
+    registry: Option<Registry>,
+    ring: Option<Ring>,
+    /// The worker has left its loop.
+    stopped: bool,
+}
+
+// SAFETY: `machinery` is touched by one thread (invariant 1), and may be dropped on
+// any: descriptors and mappings.
+unsafe impl Send for Reactor {}
+// SAFETY: as above.
+unsafe impl Sync for Reactor {}
+
+impl Reactor {
+    pub(crate) fn new(kind: DriverKind, size: RingSize) -> Self {
+        Self {
+            kind,
+            size,
+            word: ParkWord::new(),
+            bell: OnceLock::new(),
+            machinery: UnsafeCell::new(Machinery::default()),
+        }
+    }
+
+    /// Calls `with` on the reactor of this thread's worker; none on other threads,
+    /// or if a simulation replaced it.
+    pub(crate) fn with_current<R>(with: impl FnOnce(&Reactor) -> R) -> Option<R> {
+        // SAFETY: a non-null core is this thread's and alive; `with` does not
+        // switch.
+        let core = unsafe { current::core().as_ref() }?;
+        core.remote()
+            .driver
+            .as_any()
+            .downcast_ref::<Reactor>()
+            .map(with)
+    }
+
+    pub(crate) fn kind(&self) -> DriverKind {
+        self.kind
+    }
+
+    /// # Safety
+    ///
+    /// On the worker's thread, and not inside another such call.
+    #[allow(clippy::mut_from_ref)]
+    unsafe fn machinery(&self) -> &mut Machinery {
+        // SAFETY: invariant 1, and the caller's promise.
+        unsafe { &mut *self.machinery.get() }
+    }
+
+    fn bell(&self) -> io::Result<&Bell> {
+        if let Some(bell) = self.bell.get() {
+            return Ok(bell);
+        }
+        let bell = Bell::new()?;
+        Ok(self.bell.get_or_init(|| bell))
+    }
+
+    /// Calls `with` on the registry, which is made if there is none.
+    ///
+    /// # Safety
+    ///
+    /// On the worker's thread; `with` neither switches nor comes back here.
+    pub(crate) unsafe fn with_registry<R>(
+        &self,
+        with: impl FnOnce(&mut Registry) -> io::Result<R>,
+    ) -> io::Result<R> {
+        // SAFETY: the caller's promise.
+        let machinery = unsafe { self.machinery() };
+        if machinery.stopped {
+            return Err(stopped());
+        }
+        if machinery.registry.is_none() {
+            let registry = Registry::new()?;
+            match self.kind {
+                DriverKind::Epoll => registry.add_bell(self.bell()?)?,
+                DriverKind::Uring => {
+                    let ring = self.ring(machinery)?;
+                    ring.set_registry(registry.as_fd());
+                }
+            }
+            machinery.registry = Some(registry);
+        }
+        with(machinery.registry.as_mut().expect("made above"))
+    }
+
+    fn ring<'a>(&self, machinery: &'a mut Machinery) -> io::Result<&'a mut Ring> {
+        if machinery.stopped {
+            return Err(stopped());
+        }
+        if machinery.ring.is_none() {
+            machinery.ring = Some(Ring::new(self.size, self.bell()?.as_fd())?);
+        }
+        Ok(machinery.ring.as_mut().expect("made above"))
+    }
+
+    /// Calls `with` on the ring, which is made if there is none.
+    ///
+    /// # Safety
+    ///
+    /// As for [`with_registry`](Self::with_registry); and the kind is `Uring`.
+    pub(crate) unsafe fn with_ring<R>(&self, with: impl FnOnce(&mut Ring) -> R) -> io::Result<R> {
+        debug_assert_eq!(self.kind, DriverKind::Uring);
+        // SAFETY: the caller's promise.
+        let machinery = unsafe { self.machinery() };
+        self.ring(machinery).map(with)
+    }
+
+    /// Takes in events, waiting for them if `wait` says for how long; whether
+    /// there were any.
+    fn take_in(&self, wait: Option<Option<Duration>>) -> bool {
+        // SAFETY: only the worker's loop calls this, and what is fired below only
+        // enqueues fibers, and does not come back here.
+        let machinery = unsafe { self.machinery() };
+        let no_wait = Some(Duration::ZERO);
+        match (&mut machinery.ring, &mut machinery.registry) {
+            (Some(ring), registry) => {
+                let found = ring.turn(wait);
+                let heard = match registry {
+                    Some(registry) if found.registry => registry.wait(no_wait, tasks::fire),
+                    _ => 0,
+                };
+                found.answers + heard > 0
+            }
+            (None, Some(registry)) => {
+                let timeout = wait.unwrap_or(no_wait);
+                if wait.is_none() && registry.len() == 0 {
+                    return false;
+                }
+                registry.wait(timeout, tasks::fire) > 0
+            }
+            (None, None) => false,
+        }
+    }
+
+    fn is_used(&self) -> bool {
+        // SAFETY: on the worker's thread, for a moment.
+        let machinery = unsafe { self.machinery() };
+        machinery.ring.is_some() || machinery.registry.is_some()
+    }
+
+    /// Operations of the ring that have no completion yet, and watched
+    /// descriptors.
+    ///
+    /// # Safety
+    ///
+    /// On the worker's thread.
+    pub(crate) unsafe fn occupancy(&self) -> (usize, usize) {
+        // SAFETY: the caller's promise.
+        let machinery = unsafe { self.machinery() };
+        (
+            machinery.ring.as_ref().map_or(0, Ring::in_flight),
+            machinery.registry.as_ref().map_or(0, Registry::len),
+        )
+    }
+}
+
+#[cold]
+fn stopped() -> io::Error {
+    io::Error::other("the runtime has shut down")
+}
+
+impl Driver for Reactor {
+    fn park(&self, timeout: Option<Duration>) -> Ended {
+        if !self.is_used() {
+            self.word.park(timeout);
+            return Ended::Unparked;
+        }
+        let mut events = false;
+        let unparked = self.word.park_in_kernel(|at_once| {
+            let wait = if at_once {
+                Some(Duration::ZERO)
+            } else {
+                timeout
+            };
+            events = self.take_in(Some(wait));
+        });
+        if events && !unparked {
+            Ended::Event
+        } else {
+            Ended::Unparked
+        }
+    }
+
+    fn unpark(&self) {
+        let bell = || self.bell.get().expect("invariant 2").ring();
+        self.word.unpark(bell);
+    }
+
+    fn poll(&self) {
+        self.take_in(None);
+    }
+
+    fn stop(&self) {
+        // SAFETY: the worker's loop calls it, after its last turn.
+        let machinery = unsafe { self.machinery() };
+        // The ring goes here, on the thread that issued; what is still in flight
+        // belongs to leaked fibers, whose stacks stay.
+        *machinery = Machinery {
+            stopped: true,
+            ..Machinery::default()
+        };
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

@@ -1,0 +1,268 @@
+//! What is known of a descriptor, and who waits for it to change.
+//!
+//! The kernel tells of changes, once (edge-triggered). So what it told is kept
+//! until a call proves otherwise: a direction is *ready* until a call says that it
+//! would block, or moved less than it could have.
+//!
+//! ```text
+//!   who uses it                            who hears of events
+//!   ───────────                            ───────────────────
+//!   look: ready, at tick t                 set the direction's bit, tick + 1
+//!   call ─► would block                    take the line's lock, claim all, fire
+//!   clear the bit, if it is still tick t
+//!   lock the line; not ready? link
+//! ```
+//!
+//! Invariant 1 (tick): a bit is cleared only by who looked before its call, and
+//! if nothing was heard since. What is heard after the look may be what the call
+//! did not see.
+//! Invariant 2 (no wait is missed): a place is linked under the line's lock, and
+//! only if the direction is not ready there; who sets a bit takes that lock
+//! afterwards, and claims.
+//!
+//! A new descriptor is taken for ready: the first call finds out. When a worker
+//! begins to watch one, the kernel tells what is ready at that moment, so nothing
+//! is missed between the first call and the watching.
+
+use crate::primitive::{AtomicU32, Ordering};
+use crate::sys::Lock;
+use crate::sys::epoll::{FAULT, HANG_UP, IN, OUT, PRIORITY, READ_END};
+use crate::wait::node::{Node, Place, WaitList, Wakes};
+use crate::wait::{Enlisted, Operation, Waiter};
+
+/// Which way bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Read,
+    Write,
+}
+
+impl Direction {
+    /// The bits that make it ready.
+    const fn ready(self) -> u32 {
+        match self {
+            Self::Read => READABLE | READ_ENDED | CLOSED,
+            Self::Write => WRITABLE | WRITE_ENDED | CLOSED,
+        }
+    }
+
+    /// The bit that a short transfer clears; the end stays the end.
+    const fn moving(self) -> u32 {
+        match self {
+            Self::Read => READABLE,
+            Self::Write => WRITABLE,
+        }
+    }
+}
+
+const READABLE: u32 = 1 << 0;
+const WRITABLE: u32 = 1 << 1;
+/// The peer has shut its side, or both did: reading never waits again, unless a
+/// call says that it would (a FIFO that is opened anew).
+const READ_ENDED: u32 = 1 << 2;
+const WRITE_ENDED: u32 = 1 << 3;
+/// This program has closed it; for good.
+const CLOSED: u32 = 1 << 4;
+/// One more for each event.
+const TICK: u32 = 1 << 8;
+
+/// What was known when somebody looked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Look(u32);
+
+impl Look {
+    pub(crate) fn is_ready(self, direction: Direction) -> bool {
+        self.0 & direction.ready() != 0
+    }
+
+    pub(crate) fn is_closed(self) -> bool {
+        self.0 & CLOSED != 0
+    }
+
+    fn tick(self) -> u32 {
+        self.0 / TICK
+    }
+}
+
+impl std::fmt::Debug for Look {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Look")
+            .field("read", &self.is_ready(Direction::Read))
+            .field("write", &self.is_ready(Direction::Write))
+            .field("closed", &self.is_closed())
+            .field("tick", &self.tick())
+            .finish()
+    }
+}
+
+/// See the module header.
+pub(crate) struct Readiness {
+    word: AtomicU32,
+    readers: Lock<WaitList<Node>>,
+    writers: Lock<WaitList<Node>>,
+}
+
+impl Readiness {
+    pub(crate) fn new() -> Self {
+        Self {
+            word: AtomicU32::new(READABLE | WRITABLE),
+            readers: Lock::new(WaitList::new()),
+            writers: Lock::new(WaitList::new()),
+        }
+    }
+
+    /// What is known now.
+    #[inline]
+    pub(crate) fn look(&self) -> Look {
+        // Acquire: who sees an event sees what came before it; pairs with `hear`
+        // and `close`.
+        Look(self.word.load(Ordering::Acquire))
+    }
+
+    /// A call after `look` said that it would block.
+    pub(crate) fn would_block(&self, look: Look, direction: Direction) {
+        self.clear(look, direction.ready() & !CLOSED);
+    }
+
+    /// A call after `look` moved less than there was room for: there is no more,
+    /// unless it is the end.
+    pub(crate) fn drained(&self, look: Look, direction: Direction) {
+        self.clear(look, direction.moving());
+    }
+
+    fn clear(&self, look: Look, bits: u32) {
+        let mut now = look.0;
+        // Invariant 1. Relaxed: whoever waits looks again under a lock.
+        while now & bits != 0 && Look(now).tick() == look.tick() {
+            match self.word.compare_exchange_weak(
+                now,
+                now & !bits,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return,
+                Err(changed) => now = changed,
+            }
+        }
+    }
+
+    /// The kernel has carried out a call in this direction, and could do another.
+    pub(crate) fn seems_ready(&self, direction: Direction) {
+        // Relaxed: a hint for the next call of who says so.
+        self.word.fetch_or(direction.moving(), Ordering::Relaxed);
+    }
+
+    /// The kernel has told of `events`; the claimed waits are the caller's to fire.
+    pub(crate) fn hear(&self, events: u32) -> Wakes {
+        let mut bits = 0;
+        if events & (IN | PRIORITY | READ_END | HANG_UP | FAULT) != 0 {
+            bits |= READABLE;
+        }
+        if events & (OUT | HANG_UP | FAULT) != 0 {
+            bits |= WRITABLE;
+        }
+        if events & (READ_END | HANG_UP) != 0 {
+            bits |= READ_ENDED;
+        }
+        if events & HANG_UP != 0 {
+            bits |= WRITE_ENDED;
+        }
+        self.set(bits)
+    }
+
+    /// Marks it as closed by this program, and claims all who wait.
+    pub(crate) fn close(&self) -> Wakes {
+        self.set(CLOSED)
+    }
+
+    fn set(&self, bits: u32) -> Wakes {
+        let mut now = self.word.load(Ordering::Relaxed);
+        // AcqRel: pairs with `look`; see there.
+        while let Err(changed) = self.word.compare_exchange_weak(
+            now,
+            (now | bits).wrapping_add(TICK),
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        ) {
+            now = changed;
+        }
+        let mut wakes = Wakes::new();
+        for direction in [Direction::Read, Direction::Write] {
+            if bits & direction.ready() != 0 {
+                // Invariant 2: after the bit was set.
+                self.line(direction).lock().claim_all(&mut wakes);
+            }
+        }
+        wakes
+    }
+
+    /// Those who wait for a direction.
+    pub(crate) fn line(&self, direction: Direction) -> &Lock<WaitList<Node>> {
+        match direction {
+            Direction::Read => &self.readers,
+            Direction::Write => &self.writers,
+        }
+    }
+
+    /// Waits until the direction is ready.
+    pub(crate) fn ready(&self, direction: Direction) -> ReadyWait<'_> {
+        ReadyWait {
+            node: Node::new(),
+            readiness: self,
+            direction,
+        }
+    }
+}
+
+/// One wait for one direction.
+#[repr(C)]
+pub(crate) struct ReadyWait<'a> {
+    node: Node,
+    readiness: &'a Readiness,
+    direction: Direction,
+}
+
+// SAFETY: `repr(C)`, and the node is first.
+unsafe impl Place for ReadyWait<'_> {
+    fn node(&self) -> &Node {
+        &self.node
+    }
+}
+
+// SAFETY: the one node is linked only into the line of its direction, whose lock
+// `set` holds while it claims, and `delist` takes.
+unsafe impl Operation for ReadyWait<'_> {
+    type Output = ();
+
+    fn attempt(&self) -> Option<()> {
+        self.readiness.look().is_ready(self.direction).then_some(())
+    }
+
+    unsafe fn enlist(&self, waiter: &Waiter, place: u32) -> Enlisted<()> {
+        let mut line = self.readiness.line(self.direction).lock();
+        // Invariant 2.
+        if self.readiness.look().is_ready(self.direction) {
+            return if waiter.take_oneself(place) {
+                Enlisted::Done(())
+            } else {
+                Enlisted::Lost
+            };
+        }
+        self.node.belongs_to(waiter, place);
+        // SAFETY: the caller's promise.
+        unsafe { line.push_back(&self.node) };
+        Enlisted::Linked
+    }
+
+    fn delist(&self) -> bool {
+        let mut line = self.readiness.line(self.direction).lock();
+        // SAFETY: linked only by `enlist`, into this list.
+        unsafe { line.remove(&self.node) }
+    }
+
+    fn accept(&self) -> Option<()> {
+        Some(())
+    }
+
+    fn pass_on(&self) {} // all were woken: there is nothing to pass on
+}

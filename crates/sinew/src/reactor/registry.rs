@@ -1,0 +1,135 @@
+//! The descriptors that one thread watches, by epoll.
+//!
+//! Each is added once and stays until its owner closes it. The token of its events
+//! is the number of a slot, and the slot keeps its [`Readiness`] alive: an event
+//! may already be taken from the kernel when the owner, on another thread, deletes
+//! the registration and closes the descriptor.
+//!
+//! Invariant (slots): only the watching thread touches the slots. A deleted one is
+//! announced in the [`Post`], and reused only after the events that were taken
+//! before are dealt with; after the deletion the kernel makes no more.
+
+use super::readiness::Readiness;
+use crate::sys::Lock;
+use crate::sys::epoll::{Bell, Epoll, EpollEvent, NO_EVENT};
+use crate::wait::node::Wakes;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How many events one call of the kernel brings at most.
+const BATCH: usize = 256;
+/// The token of the bell.
+const BELL: u64 = u64::MAX;
+
+/// What others may use of a registry, for as long as they like.
+pub(crate) struct Post {
+    epoll: Epoll,
+    /// Slots of deleted registrations.
+    dead: Lock<Vec<u32>>,
+}
+
+impl Post {
+    /// Ends the watching of `fd`, whose slot is `slot`; from any thread.
+    pub(crate) fn delete(&self, fd: BorrowedFd<'_>, slot: u32) {
+        // It was added and is still open, so this cannot fail.
+        let deleted = self.epoll.delete(fd);
+        debug_assert!(deleted.is_ok(), "{deleted:?}");
+        self.dead.lock().push(slot);
+    }
+}
+
+/// See the module header.
+pub(crate) struct Registry {
+    post: Arc<Post>,
+    slots: Vec<Option<Arc<Readiness>>>,
+    free: Vec<u32>,
+    events: Box<[EpollEvent; BATCH]>,
+}
+
+impl Registry {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self {
+            post: Arc::new(Post {
+                epoll: Epoll::new()?,
+                dead: Lock::new(Vec::new()),
+            }),
+            slots: Vec::new(),
+            free: Vec::new(),
+            events: Box::new([NO_EVENT; BATCH]),
+        })
+    }
+
+    pub(crate) fn post(&self) -> &Arc<Post> {
+        &self.post
+    }
+
+    /// Lets `bell` end a wait.
+    pub(crate) fn add_bell(&self, bell: &Bell) -> io::Result<()> {
+        self.post.epoll.add(bell.as_fd(), BELL)
+    }
+
+    /// Begins to watch `fd`; the answer is for [`Post::delete`].
+    pub(crate) fn add(&mut self, fd: BorrowedFd<'_>, what: &Arc<Readiness>) -> io::Result<u32> {
+        self.bury();
+        let slot = match self.free.last() {
+            Some(&slot) => slot,
+            None => {
+                let slot = u32::try_from(self.slots.len()).map_err(io::Error::other)?;
+                self.slots.push(None);
+                self.free.push(slot);
+                slot
+            }
+        };
+        self.post.epoll.add(fd, u64::from(slot))?;
+        self.free.pop();
+        self.slots[slot as usize] = Some(what.clone());
+        Ok(slot)
+    }
+
+    /// How many descriptors are watched.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Frees the slots of what was deleted.
+    fn bury(&mut self) {
+        let mut dead = self.post.dead.lock();
+        for slot in dead.drain(..) {
+            self.slots[slot as usize] = None;
+            self.free.push(slot);
+        }
+    }
+
+    /// Waits for events, at most for `timeout`, and gives what they wake to
+    /// `fire`; answers how many there were, but for the bell.
+    pub(crate) fn wait(&mut self, timeout: Option<Duration>, mut fire: impl FnMut(Wakes)) -> usize {
+        let mut heard = 0;
+        let mut timeout = timeout;
+        loop {
+            let count = self.post.epoll.wait(&mut self.events[..], timeout);
+            for event in &self.events[..count] {
+                let (token, events) = (event.u64, event.events);
+                if token == BELL {
+                    continue;
+                }
+                heard += 1;
+                if let Some(Some(what)) = self.slots.get(token as usize) {
+                    fire(what.hear(events));
+                }
+            }
+            self.bury();
+            if count < BATCH || heard >= 16 * BATCH {
+                return heard;
+            }
+            timeout = Some(Duration::ZERO);
+        }
+    }
+}
+
+impl AsFd for Registry {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.post.epoll.as_fd()
+    }
+}
