@@ -1,10 +1,10 @@
-//! The workloads: what each is, who has it besides Sinew, and its bars.
+//! The workloads without I/O: what each is, who has it besides Sinew, and its bars.
 
 use super::rival::Rival::{Crossbeam, Go, May, ParkingLot, Raw, Threads, Tokio};
 use super::workload::Bar::{self, AtLeast, AtMost, Times, TimesAlone, TimesOwn, WithMore, WithOne};
 use super::workload::{ASLEEP, Figure, Kind, SLEEP, Unit, Workers, Workload};
 
-const fn figure(
+pub const fn figure(
     key: &'static str,
     title: &'static str,
     unit: Unit,
@@ -33,7 +33,7 @@ const SKYNET_FIGURES: &[Figure] = &[figure(
     &[Times(0.6, &[Tokio, Go])],
 )];
 
-const WAKE_FIGURES: &[Figure] = &[
+pub const WAKE_FIGURES: &[Figure] = &[
     figure(
         "ns",
         "round trip, asleep",
@@ -80,11 +80,8 @@ const SELECT_FIGURES: &[Figure] = &[
     ),
 ];
 
-const CPU_EACH: &str = "CPU of the server, a message";
-const WALL_EACH: &str = "wall time, a message";
-
-/// All workloads, in the order in which they run.
-pub const ALL: &[Workload] = &[
+/// Those without I/O, in the order in which they run.
+pub const PLAIN: &[Workload] = &[
     Workload {
         name: "yield_1",
         what: "one task per worker yields, with nobody else to run",
@@ -521,142 +518,5 @@ pub const ALL: &[Workload] = &[
             ),
             figure("select", "select of 8", Unit::Plain, &[AtMost(0.0)]),
         ],
-    },
-    Workload {
-        name: "echo_100",
-        what: "messages of 64 bytes there and back on 100 connections, one in flight on each",
-        kind: Kind::Served,
-        workers: Workers::Once,
-        rivals: &[Tokio, Go, May, Raw],
-        figures: &[
-            figure(
-                "cpu_ns",
-                CPU_EACH,
-                Unit::Nanoseconds,
-                &[Times(1.0, &[Tokio]), Times(1.1, &[Raw])],
-            ),
-            figure("wall_ns", WALL_EACH, Unit::Nanoseconds, &[]),
-            figure("p50_us", "median latency", Unit::Microseconds, &[]),
-            figure("p99_us", "99 % of latencies", Unit::Microseconds, &[]),
-        ],
-    },
-    Workload {
-        name: "echo_9000",
-        what: "the same on 9000 connections",
-        kind: Kind::Served,
-        workers: Workers::Once,
-        rivals: &[Tokio, Go, May, Raw],
-        figures: &[
-            figure(
-                "cpu_ns",
-                CPU_EACH,
-                Unit::Nanoseconds,
-                &[Times(1.0, &[Tokio])],
-            ),
-            figure("wall_ns", WALL_EACH, Unit::Nanoseconds, &[]),
-            figure("p50_us", "median latency", Unit::Microseconds, &[]),
-            figure(
-                "p99_us",
-                "99 % of latencies",
-                Unit::Microseconds,
-                &[Times(0.5, &[Tokio]), Times(1.2, &[Raw])],
-            ),
-        ],
-    },
-    Workload {
-        name: "short",
-        what: "connect, one request, one response of 64 bytes, close; 64 at once",
-        kind: Kind::Served,
-        workers: Workers::Once,
-        rivals: &[Tokio, Go, May, Raw],
-        figures: &[
-            figure(
-                "cpu_ns",
-                "CPU of the server, each",
-                Unit::Nanoseconds,
-                &[Times(0.85, &[Tokio])],
-            ),
-            figure("wall_ns", "wall time, each", Unit::Nanoseconds, &[]),
-            figure("p99_us", "99 % of latencies", Unit::Microseconds, &[]),
-        ],
-    },
-    Workload {
-        name: "io_even",
-        what: "1000 connections are accepted by one listener, then all are busy (not pinned)",
-        kind: Kind::Served,
-        workers: Workers::Several,
-        rivals: &[Tokio, May],
-        figures: &[
-            Figure {
-                key: "unevenness",
-                title: "most CPU / even share",
-                unit: Unit::Plain,
-                compare: false,
-                bars: &[AtMost(1.5)],
-            },
-            figure("wall_ns", WALL_EACH, Unit::Nanoseconds, &[]),
-        ],
-    },
-    Workload {
-        name: "idle_conn",
-        what: "5000 connections that were used once and are quiet",
-        kind: Kind::Served,
-        workers: Workers::Once,
-        rivals: &[Tokio, Go, May],
-        // A page of stack, and 1.5 KB.
-        figures: &[figure(
-            "bytes_each",
-            "memory each",
-            Unit::Bytes,
-            &[AtMost(5_596.0)],
-        )],
-    },
-    Workload {
-        name: "proxy",
-        what: "8 connections through a proxy, both ways at once, in chunks of 64 KiB",
-        kind: Kind::Served,
-        workers: Workers::Once,
-        rivals: &[Tokio, Go, May],
-        figures: &[
-            figure(
-                "cpu_ns",
-                "CPU of the server, a chunk",
-                Unit::Nanoseconds,
-                &[Times(1.0, &[Tokio])],
-            ),
-            figure(
-                "wall_ns",
-                "wall time, a chunk",
-                Unit::Nanoseconds,
-                &[Times(1.0, &[Tokio])],
-            ),
-        ],
-    },
-    Workload {
-        name: "file_read",
-        what: "random reads of 4 KiB from the page cache, 64 in flight (raw: a loop; a ring)",
-        kind: Kind::Io,
-        workers: Workers::Any,
-        rivals: &[Tokio, Go, Raw],
-        figures: &[
-            figure("ns", "each", Unit::Nanoseconds, &[Times(0.5, &[Tokio])]),
-            figure("ns_hop", "each, spawn_blocking", Unit::Nanoseconds, &[]),
-        ],
-    },
-    Workload {
-        name: "wake_io",
-        what: "wake_thread while the worker waits for a socket, too",
-        kind: Kind::Io,
-        workers: Workers::Any,
-        rivals: &[Threads, Tokio, May],
-        figures: WAKE_FIGURES,
-    },
-    Workload {
-        name: "wake_io_apart",
-        what: "the same with the thread and the workers bound to different CPUs",
-        kind: Kind::Io,
-        workers: Workers::Any,
-        rivals: &[Threads, Tokio, May],
-        figures: WAKE_FIGURES,
     },
 ];

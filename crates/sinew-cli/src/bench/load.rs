@@ -12,9 +12,11 @@
 //!
 //! measures a server that somebody else started (`taskset -c 0 SERVER &`). An
 //! echo server sends everything back; a short one answers the first 64 bytes and
-//! closes; a proxy connects to `--upstream`, where this program listens. The
-//! rivals can be started so too, and say where they listen: `rivals raw-uring echo_100`.
-//! What is printed, `key value`:
+//! closes; a proxy connects to `--upstream`, where this program listens. `quiet`
+//! is `echo` on connections that are all made first, on any CPU, and `idle` weighs
+//! an echo server with connections that do nothing (`bytes_each`). The rivals can
+//! be started so too, and say where they listen: `rivals raw-uring echo_100`. What
+//! is printed, `key value`:
 //!
 //! | key | what |
 //! |---|---|
@@ -192,7 +194,9 @@ fn run_workload(words: &[String]) -> io::Result<()> {
 fn run_by_hand(word: &str, words: &[String]) -> io::Result<()> {
     let order = Order::parse(word, words).map_err(io::Error::other)?;
     let upstream = order.upstream.map(TcpListener::bind).transpose()?;
-    child::stay_on(1);
+    if order.load.is_pinned() {
+        child::stay_on(1);
+    }
     let server = order.server.map(Process);
     order.load.run(order.addr, server, upstream.as_ref())
 }
@@ -252,7 +256,7 @@ impl Order {
 
 #[cfg(test)]
 mod tests {
-    use super::super::workload::{ALL, Kind as Needs};
+    use super::super::workload::{Kind as Needs, all};
     use super::*;
 
     fn words(line: &str) -> Vec<String> {
@@ -287,7 +291,7 @@ mod tests {
 
     #[test]
     fn every_workload_with_a_server_has_a_load() {
-        for workload in ALL {
+        for workload in all() {
             let job = Job {
                 name: workload.name.to_owned(),
                 workers: 1,

@@ -24,6 +24,7 @@ pub mod alloc;
 pub mod child;
 pub mod csv;
 pub mod list;
+mod list_io;
 pub mod load;
 pub mod report;
 pub mod rival;
@@ -83,7 +84,7 @@ impl Default for Options {
 /// Runs the benchmarks and prints their table.
 pub fn run(options: &Options) -> ExitCode {
     if options.list {
-        for workload in workload::ALL {
+        for workload in workload::all() {
             println!("{:14} {}", workload.name, workload.what);
         }
         return ExitCode::SUCCESS;

@@ -247,7 +247,7 @@ pub mod tests {
         workers: usize,
         given: &[(Rival, Variant, &str, &[f64])],
     ) -> Vec<Row> {
-        let workload = workload::ALL.iter().find(|w| w.name == name).unwrap();
+        let workload = workload::all().find(|w| w.name == name).unwrap();
         let item = Item {
             workload,
             job: Job {
@@ -350,10 +350,7 @@ pub mod tests {
 
     #[test]
     fn a_bar_may_refer_to_the_same_with_one_worker() {
-        let workload = workload::ALL
-            .iter()
-            .find(|w| w.name == "pingpong_1m")
-            .unwrap();
+        let workload = workload::all().find(|w| w.name == "pingpong_1m").unwrap();
         let mut samples = Samples::default();
         let plan = [(1, 200.0), (2, 500.0)].map(|(workers, ms)| {
             let item = Item {

@@ -10,7 +10,6 @@ use std::time::Duration;
 use super::Options;
 use super::child::{Job, kilobytes};
 use super::rival::{Programs, Rival, Variant};
-use super::work::MISSING;
 use super::workload::{self, ASLEEP, SLEEP, Workload};
 
 /// One workload with one number of workers.
@@ -95,14 +94,11 @@ pub fn plan(options: &Options, programs: &Programs) -> Vec<Item> {
     let wanted = |workload: &&Workload| {
         options.only.is_empty() || options.only.iter().any(|part| workload.name.contains(part))
     };
-    workload::ALL
-        .iter()
+    workload::all()
         .filter(wanted)
         .flat_map(|workload| {
             let rivals: Vec<Rival> =
-                Some(Rival::Sinew)
-                    .filter(|_| !MISSING.contains(&workload.name))
-                    .into_iter()
+                std::iter::once(Rival::Sinew)
                     .chain(
                         workload.rivals.iter().copied().filter(|&rival| {
                             options.rivals.contains(&rival) && programs.has(rival)
@@ -166,7 +162,7 @@ pub fn run_round(
                 variants.iter().map(move |&variant| (rival, variant))
             })
             .collect();
-        let first = round % entries.len().max(1);
+        let first = round % entries.len();
         entries.rotate_left(first);
         for (rival, variant) in entries {
             if samples.failure(item, variant).is_some() {

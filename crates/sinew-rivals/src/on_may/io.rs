@@ -7,6 +7,7 @@ use may::go;
 use may::net::{TcpListener, TcpStream};
 
 use super::on;
+use crate::child::{Job, Rally};
 use crate::serve::{ANYWHERE, BUFFER, CHUNK, MESSAGE, announce, raise_file_limit, upstream};
 
 /// Accepts forever and runs `handle` in a coroutine for each connection.
@@ -68,7 +69,11 @@ fn copy(mut from: TcpStream, mut to: TcpStream) -> io::Result<()> {
 
 /// Somebody who waits for a connection that never comes, so that there is
 /// something to wait for.
-pub fn keep_waiting() {
+pub fn keep_waiting(job: &Job) {
+    Rally::prepare(job); // before the workers start
+    if job.is_apart() {
+        may::config().set_worker_pin(false); // it would undo ours
+    }
     on(|| {
         let listener = TcpListener::bind(ANYWHERE).expect("can't listen");
         go!(move || listener.accept().map(drop));

@@ -46,7 +46,7 @@ pub fn run(job: &Job) -> Result<(), Failure> {
         "short" => io::short(),
         "proxy" => io::proxy(),
         "wake_io" | "wake_io_apart" => {
-            io::keep_waiting();
+            io::keep_waiting(job);
             tasks::wake_thread(job);
         }
         "pingpong_1" => waits::pingpong(job),

@@ -40,15 +40,20 @@ impl Call for Recv<'_> {
 
     #[inline]
     fn attempt(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
-        // SAFETY: writable for as long as we say.
-        moved(unsafe {
-            libc::recv(
+        // SAFETY: writable for as long as we say; no address is wanted. Not by libc's
+        // function: as a point of `pthread_cancel` it does more (1.5 % of an echo).
+        let count = unsafe {
+            libc::syscall(
+                libc::SYS_recvfrom,
                 fd.as_raw_fd(),
-                self.into.as_mut_ptr().cast(),
+                self.into.as_mut_ptr(),
                 self.into.len().min(MOST),
                 self.flags | libc::MSG_DONTWAIT,
+                std::ptr::null_mut::<libc::sockaddr>(),
+                std::ptr::null_mut::<libc::socklen_t>(),
             )
-        })
+        };
+        moved(count as isize)
     }
 
     #[inline]
@@ -82,15 +87,20 @@ impl Call for Send<'_> {
 
     #[inline]
     fn attempt(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
-        // SAFETY: readable for as long as we say.
-        moved(unsafe {
-            libc::send(
+        // SAFETY: readable for as long as we say; to whom it is connected. By the
+        // system call itself, as above.
+        let count = unsafe {
+            libc::syscall(
+                libc::SYS_sendto,
                 fd.as_raw_fd(),
-                self.from.as_ptr().cast(),
+                self.from.as_ptr(),
                 self.from.len().min(MOST),
                 self.flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+                std::ptr::null::<libc::sockaddr>(),
+                0 as libc::socklen_t,
             )
-        })
+        };
+        moved(count as isize)
     }
 
     #[inline]

@@ -1,5 +1,7 @@
 //! From names to addresses.
 
+use crate::cancel::check_cancelled;
+use crate::error::Cancelled;
 use crate::task::blocking;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -49,7 +51,7 @@ pub(super) fn each<A: ToSocketAddrs, T>(
     for address in addresses.to_socket_addrs()? {
         match each(address) {
             Ok(done) => return Ok(done),
-            Err(error) if crate::Cancelled::is_in(&error) => return Err(error),
+            Err(error) if Cancelled::is_in(&error) => return Err(error),
             Err(error) => last = Some(error),
         }
     }
@@ -90,7 +92,7 @@ impl ToSocketAddrs for (&str, u16) {
         if let Ok(ip) = host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(ip, port)].into_iter());
         }
-        crate::check_cancelled()?;
+        check_cancelled()?;
         blocking(|| std::net::ToSocketAddrs::to_socket_addrs(&(host, port)))
     }
 }
@@ -110,7 +112,7 @@ impl ToSocketAddrs for str {
         if let Ok(address) = self.parse::<SocketAddr>() {
             return Ok(vec![address].into_iter());
         }
-        crate::check_cancelled()?;
+        check_cancelled()?;
         blocking(|| std::net::ToSocketAddrs::to_socket_addrs(self))
     }
 }

@@ -15,3 +15,5 @@ pub use std::net::{
     AddrParseError, IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, SocketAddrV4, SocketAddrV6,
 };
 pub use tcp::{Incoming, IntoIncoming, TcpListener, TcpListenerBuilder, TcpStream};
+pub use udp::UdpSocket;
+pub use unix::{UnixDatagram, UnixIncoming, UnixIntoIncoming, UnixListener, UnixStream};

@@ -219,12 +219,19 @@ fn finish<C: Call>(
     if call.has_drained(&output) {
         source.readiness().drained(look, direction);
     }
+    done_at_once(block);
+    output
+}
+
+/// Counts a call of the running fiber `block` that did not have to wait; every
+/// [`BURST`]th of a worker yields.
+#[inline]
+pub(crate) fn done_at_once(block: NonNull<Block>) {
     // SAFETY: a fiber runs here, so this thread has a live core.
     if unsafe { &*current::core() }.counts_to(BURST) && switch::may_wait() {
         // SAFETY: it runs here, may wait, and we hold nothing of the runtime's.
         unsafe { switch::leave(block, Intent::Yield) };
     }
-    output
 }
 
 fn make_on_thread<C: Call>(source: &Source, how: &How, call: &mut C) -> io::Result<C::Output> {
@@ -298,10 +305,13 @@ fn hand_over(
                 .deadline(how.deadline)
                 .cancellable(),
         };
-        let gave_up = match perform_for(Some(block), &completion, &spec) {
-            Ok(Some(answer)) => return Ok(answer),
-            Ok(None) => WaitOutcome::Woken,
-            Err(outcome) => outcome,
+        let gave_up = loop {
+            match perform_for(Some(block), &completion, &spec) {
+                Ok(Some(answer)) => return Ok(answer),
+                Ok(None) if source.is_some_and(Source::is_closed) => break WaitOutcome::Woken,
+                Ok(None) => {} // an event, meant for who waits for readiness
+                Err(outcome) => break outcome,
+            }
         };
         let answer = call_back(&completion, how, block);
         if answer.result == -libc::ECANCELED || answer.result == -libc::EINTR {

@@ -9,7 +9,7 @@
 //! its loop, and by its fibers between two switches.
 //! Invariant 2 (bell first): the bell is there before the worker sleeps in the kernel.
 
-use super::registry::Registry;
+use super::registry::{Post, Registry};
 use super::ring::{Ring, RingSize};
 use super::tasks;
 use crate::sched::current;
@@ -19,7 +19,8 @@ use std::any::Any;
 use std::cell::UnsafeCell;
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Which way a runtime does I/O.
@@ -44,6 +45,10 @@ pub(crate) struct Reactor {
     size: RingSize,
     word: ParkWord,
     bell: OnceLock<Bell>,
+    /// The registry's, once there is one; for statistics.
+    post: OnceLock<Arc<Post>>,
+    /// Operations of the ring that have no completion yet; for statistics.
+    in_flight: AtomicUsize,
     machinery: UnsafeCell<Machinery>,
 }
 
@@ -71,6 +76,8 @@ impl Reactor {
             size,
             word: ParkWord::new(),
             bell: OnceLock::new(),
+            post: OnceLock::new(),
+            in_flight: AtomicUsize::new(0),
             machinery: UnsafeCell::new(Machinery::default()),
         }
     }
@@ -132,6 +139,7 @@ impl Reactor {
                     ring.set_registry(registry.as_fd());
                 }
             }
+            self.post.get_or_init(|| registry.post().clone());
             machinery.registry = Some(registry);
         }
         with(machinery.registry.as_mut().expect("made above"))
@@ -156,7 +164,10 @@ impl Reactor {
         debug_assert_eq!(self.kind, DriverKind::Uring);
         // SAFETY: the caller's promise.
         let machinery = unsafe { self.machinery() };
-        self.ring(machinery).map(with)
+        let ring = self.ring(machinery)?;
+        let done = with(ring);
+        self.count(ring);
+        Ok(done)
     }
 
     /// Takes in events, waiting for them if `wait` says for how long; whether
@@ -169,6 +180,7 @@ impl Reactor {
         match (&mut machinery.ring, &mut machinery.registry) {
             (Some(ring), registry) => {
                 let found = ring.turn(wait);
+                self.count(ring);
                 let heard = match registry {
                     Some(registry) if found.registry => registry.wait(no_wait, tasks::fire),
                     _ => 0,
@@ -177,7 +189,7 @@ impl Reactor {
             }
             (None, Some(registry)) => {
                 let timeout = wait.unwrap_or(no_wait);
-                if wait.is_none() && registry.len() == 0 {
+                if wait.is_none() && registry.post().watched() == 0 {
                     return false;
                 }
                 registry.wait(timeout, tasks::fire) > 0
@@ -192,19 +204,16 @@ impl Reactor {
         machinery.ring.is_some() || machinery.registry.is_some()
     }
 
-    /// Operations of the ring that have no completion yet, and watched
-    /// descriptors.
-    ///
-    /// # Safety
-    ///
-    /// On the worker's thread.
-    pub(crate) unsafe fn occupancy(&self) -> (usize, usize) {
-        // SAFETY: the caller's promise.
-        let machinery = unsafe { self.machinery() };
-        (
-            machinery.ring.as_ref().map_or(0, Ring::in_flight),
-            machinery.registry.as_ref().map_or(0, Registry::len),
-        )
+    fn count(&self, ring: &Ring) {
+        // Relaxed: a recent number for who asks.
+        self.in_flight.store(ring.in_flight(), Ordering::Relaxed);
+    }
+
+    /// How many operations the kernel carries out for this worker, and how many
+    /// descriptors it watches for it.
+    pub(crate) fn occupancy(&self) -> (usize, usize) {
+        let watched = self.post.get().map_or(0, |post| post.watched());
+        (self.in_flight.load(Ordering::Relaxed), watched)
     }
 }
 

@@ -16,9 +16,11 @@
 //! Invariant 1 (tick): a bit is cleared only by who looked before its call, and
 //! if nothing was heard since. What is heard after the look may be what the call
 //! did not see.
-//! Invariant 2 (no wait is missed): a place is linked under the line's lock, and
-//! only if the direction is not ready there; who sets a bit takes that lock
-//! afterwards, and claims.
+//! Invariant 2 (no wait is missed): who is about to link a place sets the direction's
+//! waiting bit, under the line's lock, and links only if the word it found there is
+//! not ready. Who makes it ready finds that bit, by its own change of the same word,
+//! or was before; if it finds it, it takes the lock, clears the bit and claims. So
+//! without a waiting bit an event costs no lock.
 //!
 //! A new descriptor is taken for ready: the first call finds out. When a worker
 //! begins to watch one, the kernel tells what is ready at that moment, so nothing
@@ -28,7 +30,9 @@ use crate::primitive::{AtomicU32, Ordering};
 use crate::sys::Lock;
 use crate::sys::epoll::{FAULT, HANG_UP, IN, OUT, PRIORITY, READ_END};
 use crate::wait::node::{Node, Place, WaitList, Wakes};
-use crate::wait::{Enlisted, Operation, Waiter};
+use crate::wait::{Enlisted, Operation, Pending, Waiter};
+use std::ops::Deref;
+use std::sync::Arc;
 
 /// Which way bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +47,14 @@ impl Direction {
         match self {
             Self::Read => READABLE | READ_ENDED | CLOSED,
             Self::Write => WRITABLE | WRITE_ENDED | CLOSED,
+        }
+    }
+
+    /// The bit that somebody may wait by.
+    const fn waiting(self) -> u32 {
+        match self {
+            Self::Read => WAITING_READ,
+            Self::Write => WAITING_WRITE,
         }
     }
 
@@ -63,6 +75,9 @@ const READ_ENDED: u32 = 1 << 2;
 const WRITE_ENDED: u32 = 1 << 3;
 /// This program has closed it; for good.
 const CLOSED: u32 = 1 << 4;
+/// There may be places of [`ReadyWait`]s in the line.
+const WAITING_READ: u32 = 1 << 5;
+const WAITING_WRITE: u32 = 1 << 6;
 /// One more for each event.
 const TICK: u32 = 1 << 8;
 
@@ -188,12 +203,24 @@ impl Readiness {
         }
         let mut wakes = Wakes::new();
         for direction in [Direction::Read, Direction::Write] {
-            if bits & direction.ready() != 0 {
-                // Invariant 2: after the bit was set.
-                self.line(direction).lock().claim_all(&mut wakes);
+            // Closing also ends waits that are not for readiness, and have no bit.
+            let waited_for = now & direction.waiting() != 0 || bits & CLOSED != 0;
+            if bits & direction.ready() != 0 && waited_for {
+                let mut line = self.line(direction).lock();
+                // Relaxed: set and cleared under this lock.
+                self.word.fetch_and(!direction.waiting(), Ordering::Relaxed);
+                line.claim_all(&mut wakes);
             }
         }
         wakes
+    }
+
+    /// Says that somebody is about to link a place, under the line's lock; what is
+    /// known at that moment (invariant 2).
+    fn announce(&self, direction: Direction) -> Look {
+        // Acquire: as in `look`. A read-modify-write, as in `set`: one of the two
+        // comes first, and the other sees it.
+        Look(self.word.fetch_or(direction.waiting(), Ordering::Acquire))
     }
 
     /// Those who wait for a direction.
@@ -205,33 +232,46 @@ impl Readiness {
     }
 
     /// Waits until the direction is ready.
-    pub(crate) fn ready(&self, direction: Direction) -> ReadyWait<'_> {
+    pub(crate) fn ready(&self, direction: Direction) -> ReadyWait<&Self> {
         ReadyWait {
             node: Node::new(),
             readiness: self,
             direction,
         }
     }
+
+    /// The same as a task's future that may be kept: it owns what it stands in line at.
+    pub(crate) fn ready_kept(
+        self: &Arc<Self>,
+        direction: Direction,
+    ) -> impl Future<Output = ()> + Send + Sync + use<> {
+        Pending::new(ReadyWait {
+            node: Node::new(),
+            readiness: self.clone(),
+            direction,
+        })
+    }
 }
 
-/// One wait for one direction.
+/// One wait for one direction; `R` refers to the readiness, for as long.
 #[repr(C)]
-pub(crate) struct ReadyWait<'a> {
+pub(crate) struct ReadyWait<R> {
     node: Node,
-    readiness: &'a Readiness,
+    readiness: R,
     direction: Direction,
 }
 
 // SAFETY: `repr(C)`, and the node is first.
-unsafe impl Place for ReadyWait<'_> {
+unsafe impl<R> Place for ReadyWait<R> {
     fn node(&self) -> &Node {
         &self.node
     }
 }
 
 // SAFETY: the one node is linked only into the line of its direction, whose lock
-// `set` holds while it claims, and `delist` takes.
-unsafe impl Operation for ReadyWait<'_> {
+// `set` holds while it claims, and `delist` takes. Both references that it is made
+// with (`ready`, `ready_kept`) are always to the same readiness.
+unsafe impl<R: Deref<Target = Readiness>> Operation for ReadyWait<R> {
     type Output = ();
 
     fn attempt(&self) -> Option<()> {
@@ -240,8 +280,11 @@ unsafe impl Operation for ReadyWait<'_> {
 
     unsafe fn enlist(&self, waiter: &Waiter, place: u32) -> Enlisted<()> {
         let mut line = self.readiness.line(self.direction).lock();
-        // Invariant 2.
-        if self.readiness.look().is_ready(self.direction) {
+        if self
+            .readiness
+            .announce(self.direction)
+            .is_ready(self.direction)
+        {
             return if waiter.take_oneself(place) {
                 Enlisted::Done(())
             } else {

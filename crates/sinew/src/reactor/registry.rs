@@ -16,6 +16,7 @@ use crate::wait::node::Wakes;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// How many events one call of the kernel brings at most.
@@ -28,6 +29,8 @@ pub(crate) struct Post {
     epoll: Epoll,
     /// Slots of deleted registrations.
     dead: Lock<Vec<u32>>,
+    /// How many descriptors are watched; for statistics.
+    watched: AtomicUsize,
 }
 
 impl Post {
@@ -37,6 +40,13 @@ impl Post {
         let deleted = self.epoll.delete(fd);
         debug_assert!(deleted.is_ok(), "{deleted:?}");
         self.dead.lock().push(slot);
+        self.watched.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// How many descriptors are watched.
+    pub(crate) fn watched(&self) -> usize {
+        // Relaxed: a recent number.
+        self.watched.load(Ordering::Relaxed)
     }
 }
 
@@ -54,6 +64,7 @@ impl Registry {
             post: Arc::new(Post {
                 epoll: Epoll::new()?,
                 dead: Lock::new(Vec::new()),
+                watched: AtomicUsize::new(0),
             }),
             slots: Vec::new(),
             free: Vec::new(),
@@ -85,12 +96,8 @@ impl Registry {
         self.post.epoll.add(fd, u64::from(slot))?;
         self.free.pop();
         self.slots[slot as usize] = Some(what.clone());
+        self.post.watched.fetch_add(1, Ordering::Relaxed);
         Ok(slot)
-    }
-
-    /// How many descriptors are watched.
-    pub(crate) fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
     }
 
     /// Frees the slots of what was deleted.

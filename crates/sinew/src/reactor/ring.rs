@@ -21,6 +21,9 @@ use std::time::Duration;
 /// How many completions are taken at a time.
 const BATCH: usize = 64;
 
+/// How often one turn calls the kernel at most.
+const ROUNDS: usize = 16;
+
 /// Answers that nobody waits for: to requests to cancel.
 const NOBODY: u64 = 0;
 /// The poll of the worker's bell, and of its registry.
@@ -162,10 +165,15 @@ impl Ring {
 
     /// Hands over what is queued and takes in what is there; waits for something
     /// if `wait` says for how long.
+    ///
+    /// One call may not bring all: the kernel makes a limited number of completions
+    /// at a time. So it is called again while that brings some and the flag says that
+    /// there are more, a bounded number of times; the flag alone does not count: it
+    /// may stay up when there is nothing left.
     pub(crate) fn turn(&mut self, wait: Option<Option<Duration>>) -> Found {
         let mut found = Found::default();
         let mut wait = wait;
-        loop {
+        for _ in 0..ROUNDS {
             // Also an error ends the wait: EINTR; EBUSY, EAGAIN and ENOMEM go away
             // when completions are taken, or later.
             let entered = match wait.take() {
@@ -175,23 +183,28 @@ impl Ring {
             };
             let before = self.backlog.len();
             self.refill();
-            let refilled = self.backlog.len() < before;
-            if !self.reap(&mut found) && !(refilled && entered.is_ok()) {
-                return found;
+            let refilled = self.backlog.len() < before && entered.is_ok();
+            let some = self.reap(&mut found);
+            let more = some && self.uring.has_work();
+            if !more && !refilled {
+                break;
             }
         }
+        found
     }
 
-    /// Takes in completions; whether a call may bring more.
+    /// Takes in completions; whether there were any.
     fn reap(&mut self, found: &mut Found) -> bool {
         let mut batch = [(0, 0, 0); BATCH];
+        let mut some = false;
         loop {
             let count = self.uring.reap(&mut batch);
             for &(user_data, result, flags) in &batch[..count] {
                 self.arrived(user_data, Answer { result, flags }, found);
             }
+            some |= count > 0;
             if count < BATCH {
-                return self.uring.has_work();
+                return some;
             }
         }
     }

@@ -31,6 +31,11 @@ pub struct WorkerStats {
     pub started: u64,
     /// Timers that are set.
     pub timers: u64,
+    /// Operations that the kernel carries out: with io_uring, those that fibers
+    /// wait for.
+    pub io_operations: usize,
+    /// Descriptors whose readiness is watched.
+    pub io_watched: usize,
 }
 
 /// A snapshot of a runtime; see [`Runtime::stats`](crate::Runtime::stats).
@@ -83,6 +88,8 @@ pub(super) fn of(shared: &Shared) -> RuntimeStats {
         .map(|remote| {
             let counters = &remote.counters;
             let ended = counters.ended.load(Ordering::Relaxed);
+            let reactor = remote.driver.as_any().downcast_ref::<Reactor>();
+            let (io_operations, io_watched) = reactor.map_or((0, 0), Reactor::occupancy);
             WorkerStats {
                 switches: counters.switches.load(Ordering::Relaxed),
                 stolen: counters.stolen.load(Ordering::Relaxed),
@@ -91,6 +98,8 @@ pub(super) fn of(shared: &Shared) -> RuntimeStats {
                     .load(Ordering::Relaxed)
                     .saturating_sub(ended),
                 timers: counters.timers.load(Ordering::Relaxed),
+                io_operations,
+                io_watched,
             }
         })
         .collect();

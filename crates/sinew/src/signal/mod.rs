@@ -1,1 +1,200 @@
-//! Signals, as something to wait for.
+//! Signals of the operating system, received as messages are.
+//!
+//! ```text
+//!   handler (anywhere)       thread "sinew-signal"         who waits
+//!   ──────────────────       ─────────────────────         ─────────
+//!   mark the kind            asleep in `read`
+//!   ring the bell ─────────► takes the marks away
+//!                            counts each kind ───────────► sees a higher count
+//! ```
+//!
+//! A handler may do next to nothing, so it leaves a mark and rings. The thread is
+//! started by the first [`signal`], sleeps while nothing happens, and lives as long as
+//! the process, as the handlers do: a program that has once asked for a kind is not
+//! ended by it any more.
+
+mod kind;
+mod post;
+
+pub use kind::SignalKind;
+
+use crate::error::Cancelled;
+use crate::fiber::WaitReason;
+use crate::sync::WaitTimeoutError;
+use crate::time::Instant;
+use crate::wait::{Deadline, Pending, WaitOutcome, WaitSpec, perform};
+use post::Kind;
+use std::fmt;
+use std::io;
+use std::panic::Location;
+use std::time::Duration;
+
+/// Receives signals of one kind; see [`signal`].
+///
+/// Each of several receivers of a kind gets every signal. Signals that come between two
+/// calls of [`recv`](Self::recv) count as one, as those do that the system has not
+/// delivered yet; but one that came after the last `recv` returned is never missed.
+///
+/// ```
+/// use sinew::signal::{SignalKind, signal};
+///
+/// sinew::run(|| -> std::io::Result<()> {
+///     let mut hangups = signal(SignalKind::hangup())?;
+///     assert!(!hangups.try_recv());
+///     SignalKind::hangup().raise()?; // or `kill -HUP`
+///     hangups.recv()?;
+///     Ok(())
+/// })
+/// .unwrap();
+/// ```
+pub struct Signal {
+    kind: SignalKind,
+    of: &'static Kind,
+    /// How many of the kind were seen.
+    seen: u64,
+}
+
+/// Begins to receive signals of this kind.
+///
+/// From now on, and for as long as the process lives, they have no other effect than
+/// that, but for handlers that others have installed, which are called too.
+///
+/// # Errors
+///
+/// `InvalidInput` for a kind that no program may handle (`SIGKILL`, `SIGSTOP`), for
+/// faults, which are no messages (`SIGSEGV`, `SIGILL`, `SIGFPE`), and for what is no
+/// signal; otherwise the system's.
+///
+/// ```
+/// use std::io::ErrorKind;
+/// use sinew::signal::{SignalKind, signal};
+///
+/// let kill = SignalKind::from_raw(9);
+/// assert_eq!(signal(kill).unwrap_err().kind(), ErrorKind::InvalidInput);
+/// ```
+pub fn signal(kind: SignalKind) -> io::Result<Signal> {
+    let of = post::listen(kind)?;
+    Ok(Signal {
+        kind,
+        of,
+        seen: of.count.get(),
+    })
+}
+
+/// Waits for the next `SIGINT`, which a terminal sends for Ctrl-C; a cancellation point.
+///
+/// From the first call on Ctrl-C does not end the program by itself any more, also
+/// between calls. To miss none in between, keep a [`Signal`] of
+/// [`SignalKind::interrupt`].
+///
+/// # Errors
+///
+/// As [`signal`], or a cancellation.
+#[track_caller]
+pub fn ctrl_c() -> io::Result<()> {
+    let mut interrupts = signal(SignalKind::interrupt())?;
+    let next = interrupts.recv_by(None, Location::caller());
+    next.map_err(|_| Cancelled.into())
+}
+
+impl Signal {
+    /// The kind that it receives.
+    pub fn kind(&self) -> SignalKind {
+        self.kind
+    }
+
+    /// Waits for the next signal; a cancellation point.
+    ///
+    /// # Errors
+    ///
+    /// [`Cancelled`] if the fiber was cancelled, before or during the wait.
+    #[track_caller]
+    pub fn recv(&mut self) -> Result<(), Cancelled> {
+        self.recv_by(None, Location::caller())
+            .map_err(|_| Cancelled)
+    }
+
+    /// As [`recv`](Self::recv), but for `timeout` at most.
+    ///
+    /// # Errors
+    ///
+    /// [`WaitTimeoutError`] if the time was over first or the fiber was cancelled.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use sinew::signal::{SignalKind, signal};
+    /// use sinew::sync::WaitTimeoutError;
+    ///
+    /// let mut quits = signal(SignalKind::quit())?;
+    /// let outcome = quits.recv_timeout(Duration::from_millis(1));
+    /// assert_eq!(outcome, Err(WaitTimeoutError::Timeout));
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[track_caller]
+    pub fn recv_timeout(&mut self, timeout: Duration) -> Result<(), WaitTimeoutError> {
+        self.recv_by(Deadline::after(timeout), Location::caller())
+            .map_err(why)
+    }
+
+    /// As [`recv`](Self::recv), but until `deadline` at most.
+    ///
+    /// # Errors
+    ///
+    /// As [`recv_timeout`](Self::recv_timeout).
+    #[track_caller]
+    pub fn recv_deadline(&mut self, deadline: Instant) -> Result<(), WaitTimeoutError> {
+        self.recv_by(Some(deadline.deadline()), Location::caller())
+            .map_err(why)
+    }
+
+    /// Whether there was a signal since the last one that was received; if so it is now.
+    pub fn try_recv(&mut self) -> bool {
+        let count = self.of.count.get();
+        std::mem::replace(&mut self.seen, count) < count
+    }
+
+    /// Waits in async code, under any executor; dropped before that it has received
+    /// nothing.
+    pub async fn recv_async(&mut self) {
+        let next = self.of.count.token(self.seen + 1);
+        Pending::new(next.operation()).await;
+        self.seen = self.of.count.get();
+    }
+
+    fn recv_by(
+        &mut self,
+        deadline: Option<Deadline>,
+        at: &'static Location<'static>,
+    ) -> Result<(), WaitOutcome> {
+        let spec = WaitSpec::new(WaitReason::Signal, at)
+            .deadline(deadline)
+            .cancellable();
+        let next = self.of.count.token(self.seen + 1);
+        perform(&next.operation(), &spec)?;
+        self.seen = self.of.count.get();
+        Ok(())
+    }
+}
+
+fn why(outcome: WaitOutcome) -> WaitTimeoutError {
+    match outcome {
+        WaitOutcome::Cancelled => WaitTimeoutError::Cancelled,
+        _ => WaitTimeoutError::Timeout,
+    }
+}
+
+/// Waits for one signal after the other; ends when the fiber is cancelled.
+impl Iterator for Signal {
+    type Item = ();
+
+    #[track_caller]
+    fn next(&mut self) -> Option<()> {
+        self.recv_by(None, Location::caller()).ok()
+    }
+}
+
+impl fmt::Debug for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Signal").field(&self.kind).finish()
+    }
+}

@@ -9,7 +9,8 @@
 //! given the lock back it touches nothing of the nest any more. If the owner waits it
 //! is then notified, through its block or proxy, which it does not leave before.
 
-use super::waiter::{WaitSpec, Waiter, wait};
+use super::spec::WaitSpec;
+use super::waiter::{Waiter, wait};
 use crate::fiber::cancel::{ChildPlace, Nest, Owner};
 use crate::fiber::{Block, Root, WaitReason};
 use std::panic::Location;

@@ -38,6 +38,7 @@ pub(crate) mod outcome;
 pub(crate) mod pending;
 pub(crate) mod point;
 pub(crate) mod select;
+pub(crate) mod spec;
 pub(crate) mod waiter;
 
 #[cfg(all(test, loom))]
@@ -51,4 +52,5 @@ pub(crate) use deadline::Deadline;
 pub(crate) use operation::{Enlisted, Operation, perform, perform_for};
 pub(crate) use outcome::WaitOutcome;
 pub(crate) use pending::Pending;
-pub(crate) use waiter::{Token, WaitSpec, Waiter, wait};
+pub(crate) use spec::{Token, WaitSpec};
+pub(crate) use waiter::{Waiter, wait};

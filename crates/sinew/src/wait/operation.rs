@@ -17,7 +17,8 @@
 
 use super::outcome::WaitOutcome;
 use super::point;
-use super::waiter::{OnCancel, WaitSpec, Waiter, wait};
+use super::spec::{OnCancel, WaitSpec};
+use super::waiter::{Waiter, wait};
 use crate::fiber::Block;
 use crate::sched::switch;
 use std::ptr::NonNull;

@@ -8,7 +8,7 @@ use sinew::net::{TcpListener, TcpStream};
 use sinew::{Runtime, spawn};
 
 use super::super::child::{Job, Rally};
-use super::super::serve::{ANYWHERE, BUFFER, MESSAGE, announce, raise_file_limit};
+use super::super::serve::{ANYWHERE, BUFFER, MESSAGE, announce, raise_file_limit, upstream};
 use super::runtime;
 
 /// Accepts forever and runs `handle` in a fiber for each connection.
@@ -56,12 +56,12 @@ pub fn short(rt: &Runtime) {
     });
 }
 
-// pub fn proxy(rt: &Runtime) {
-//     serve(rt, |near| {
-//         let far = TcpStream::connect(upstream()).expect("can't connect");
-//         let _ = sinew::io::copy_bidirectional(&near, &far); // its end, whatever it was
-//     });
-// }
+pub fn proxy(rt: &Runtime) {
+    serve(rt, |near| {
+        let far = TcpStream::connect(upstream()).expect("can't connect");
+        let _ = sinew::io::copy_bidirectional(&near, &far); // its end, whatever it was
+    });
+}
 
 /// While a fiber waits for a connection that never comes, so that the driver
 /// has something to wait for.

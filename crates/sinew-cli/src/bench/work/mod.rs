@@ -2,7 +2,7 @@
 
 mod allocs;
 mod channels;
-// mod files;
+mod files;
 mod io;
 mod locks;
 mod scopes;
@@ -15,9 +15,6 @@ use sinew::Runtime;
 
 use super::child::{Job, NAP};
 use super::threads;
-
-/// Workloads that Sinew can't run yet.
-pub const MISSING: &[&str] = &["proxy", "file_read"];
 
 /// Runs one order: `sinew|threads NAME --workers N --scale S`.
 pub fn run(order: Vec<String>) -> ExitCode {
@@ -79,8 +76,8 @@ fn run_on_sinew(job: &Job) -> bool {
         "echo_100" | "echo_9000" | "io_even" => io::echo(&runtime(job)),
         "idle_conn" => io::idle_conn(job),
         "short" => io::short(&runtime(job)),
-        // "proxy" => io::proxy(&runtime(job)),
-        // "file_read" => files::file_read(job, &runtime(job)),
+        "proxy" => io::proxy(&runtime(job)),
+        "file_read" => files::file_read(job, &runtime(job)),
         "wake_io" | "wake_io_apart" => io::wake(job),
         "allocs_parked" => allocs::parking(job, &runtime(job)),
         _ => return false,

@@ -1,0 +1,228 @@
+//! What is done to files by their names.
+
+use super::away;
+use std::fs::{self, Metadata, Permissions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Reads the whole file at `path`.
+///
+/// # Errors
+///
+/// As std, such as `NotFound`; or a cancellation.
+///
+/// ```
+/// let version = sinew::run(|| sinew::fs::read("/proc/version"))?;
+/// assert!(version.starts_with(b"Linux"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[track_caller]
+pub fn read<P: AsRef<Path>>(path: P) -> io::Result<Vec<u8>> {
+    let path = path.as_ref();
+    away::call(|| fs::read(path))
+}
+
+/// Reads the whole file at `path`, which must be UTF-8.
+///
+/// # Errors
+///
+/// As std, such as `NotFound`, and `InvalidData` if it is not UTF-8; or a
+/// cancellation.
+///
+/// ```
+/// let version = sinew::run(|| sinew::fs::read_to_string("/proc/version"))?;
+/// assert!(version.starts_with("Linux"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[track_caller]
+pub fn read_to_string<P: AsRef<Path>>(path: P) -> io::Result<String> {
+    let path = path.as_ref();
+    away::call(|| fs::read_to_string(path))
+}
+
+/// Makes `contents` the whole file at `path`, be it new or not.
+///
+/// # Errors
+///
+/// As std; or a cancellation, before anything was written.
+///
+/// ```
+/// use sinew::fs;
+///
+/// let path = std::env::temp_dir().join(format!("sinew-write-{}", std::process::id()));
+/// sinew::run(|| fs::write(&path, "all of it"))?;
+/// assert_eq!(fs::read(&path)?, b"all of it");
+/// fs::remove_file(&path)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[track_caller]
+pub fn write<P: AsRef<Path>, C: AsRef<[u8]>>(path: P, contents: C) -> io::Result<()> {
+    let (path, contents) = (path.as_ref(), contents.as_ref());
+    away::call(|| fs::write(path, contents))
+}
+
+/// Copies the file `from` with its permissions to `to`, replacing that; how many bytes
+/// it has.
+///
+/// # Errors
+///
+/// As std, such as `NotFound`, and `InvalidInput` if `from` is no regular file; or a
+/// cancellation, before anything was copied.
+#[track_caller]
+pub fn copy<P: AsRef<Path>, Q: AsRef<Path>>(from: P, to: Q) -> io::Result<u64> {
+    let (from, to) = (from.as_ref(), to.as_ref());
+    away::call(|| fs::copy(from, to))
+}
+
+/// Gives what is at `from` the name `to`, replacing that.
+///
+/// # Errors
+///
+/// As std, such as `NotFound`, and `CrossesDevices` between file systems; or a
+/// cancellation.
+#[track_caller]
+pub fn rename<P: AsRef<Path>, Q: AsRef<Path>>(from: P, to: Q) -> io::Result<()> {
+    let (from, to) = (from.as_ref(), to.as_ref());
+    away::call(|| fs::rename(from, to))
+}
+
+/// Removes the file at `path`.
+///
+/// # Errors
+///
+/// As std, such as `NotFound`, and `IsADirectory` for a directory; or a cancellation.
+#[track_caller]
+pub fn remove_file<P: AsRef<Path>>(path: P) -> io::Result<()> {
+    let path = path.as_ref();
+    away::call(|| fs::remove_file(path))
+}
+
+/// Removes an empty directory.
+///
+/// # Errors
+///
+/// As std, such as `NotFound` and `DirectoryNotEmpty`; or a cancellation.
+#[track_caller]
+pub fn remove_dir<P: AsRef<Path>>(path: P) -> io::Result<()> {
+    let path = path.as_ref();
+    away::call(|| fs::remove_dir(path))
+}
+
+/// Removes a directory with all that is in it; symbolic links are removed, not
+/// followed.
+///
+/// # Errors
+///
+/// As std, such as `NotFound`; a part may be gone then. Or a cancellation, before
+/// anything was removed.
+#[track_caller]
+pub fn remove_dir_all<P: AsRef<Path>>(path: P) -> io::Result<()> {
+    let path = path.as_ref();
+    away::call(|| fs::remove_dir_all(path))
+}
+
+/// What is known about the file at `path`; symbolic links are followed.
+///
+/// # Errors
+///
+/// As std, such as `NotFound`; or a cancellation.
+///
+/// ```
+/// let root = sinew::run(|| sinew::fs::metadata("/"))?;
+/// assert!(root.is_dir());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[track_caller]
+pub fn metadata<P: AsRef<Path>>(path: P) -> io::Result<Metadata> {
+    let path = path.as_ref();
+    away::call(|| fs::metadata(path))
+}
+
+/// What is known about the file at `path`, be it a symbolic link.
+///
+/// # Errors
+///
+/// As std, such as `NotFound`; or a cancellation.
+#[track_caller]
+pub fn symlink_metadata<P: AsRef<Path>>(path: P) -> io::Result<Metadata> {
+    let path = path.as_ref();
+    away::call(|| fs::symlink_metadata(path))
+}
+
+/// Changes the permissions of the file at `path`.
+///
+/// # Errors
+///
+/// As std, such as `NotFound` and `PermissionDenied`; or a cancellation.
+#[track_caller]
+pub fn set_permissions<P: AsRef<Path>>(path: P, permissions: Permissions) -> io::Result<()> {
+    let path = path.as_ref();
+    away::call(|| fs::set_permissions(path, permissions))
+}
+
+/// Whether there is a file at `path`; symbolic links are followed.
+///
+/// # Errors
+///
+/// As std, if that cannot be told; or a cancellation.
+///
+/// ```
+/// assert!(sinew::fs::exists("/proc")?);
+/// assert!(!sinew::fs::exists("/proc/nothing")?);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[track_caller]
+pub fn exists<P: AsRef<Path>>(path: P) -> io::Result<bool> {
+    let path = path.as_ref();
+    away::call(|| fs::exists(path))
+}
+
+/// Gives the file at `original` a further name, `link`.
+///
+/// # Errors
+///
+/// As std, such as `NotFound` and `AlreadyExists`; or a cancellation.
+#[track_caller]
+pub fn hard_link<P: AsRef<Path>, Q: AsRef<Path>>(original: P, link: Q) -> io::Result<()> {
+    let (original, link) = (original.as_ref(), link.as_ref());
+    away::call(|| fs::hard_link(original, link))
+}
+
+/// Makes `link` a symbolic link to `original`; as `std::os::unix::fs::symlink`.
+///
+/// # Errors
+///
+/// As std, such as `AlreadyExists`; or a cancellation.
+#[track_caller]
+pub fn symlink<P: AsRef<Path>, Q: AsRef<Path>>(original: P, link: Q) -> io::Result<()> {
+    let (original, link) = (original.as_ref(), link.as_ref());
+    away::call(|| std::os::unix::fs::symlink(original, link))
+}
+
+/// Where the symbolic link at `path` leads.
+///
+/// # Errors
+///
+/// As std, such as `NotFound`, and `InvalidInput` if it is none; or a cancellation.
+#[track_caller]
+pub fn read_link<P: AsRef<Path>>(path: P) -> io::Result<PathBuf> {
+    let path = path.as_ref();
+    away::call(|| fs::read_link(path))
+}
+
+/// The absolute form of `path`, without symbolic links and dots.
+///
+/// # Errors
+///
+/// As std, such as `NotFound`; or a cancellation.
+///
+/// ```
+/// let path = sinew::fs::canonicalize("/usr/../proc/./version")?;
+/// assert_eq!(path, std::path::Path::new("/proc/version"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[track_caller]
+pub fn canonicalize<P: AsRef<Path>>(path: P) -> io::Result<PathBuf> {
+    let path = path.as_ref();
+    away::call(|| fs::canonicalize(path))
+}

@@ -1,0 +1,182 @@
+//! Time for async tasks.
+//!
+//! An executor knows no time of ours, and a worker's wheel is for its own fibers. So one
+//! thread of the process, started at first use, keeps the alarms of all tasks, and sleeps
+//! until the first of them. (A fiber for each, which sleeps in its place, was simpler; it
+//! takes a stack for each idle connection of a server with timeouts.)
+//!
+//! Invariant: no waker is called or dropped under the lock: they are user code.
+
+use crate::sys::process;
+use crate::wait::deadline::{self, Deadline};
+use crate::wait::waiter::quietly;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// When, and which.
+type Key = (u64, u64);
+
+struct Alarms {
+    set: BTreeMap<Key, Waker>,
+    next: u64,
+    has_thread: bool,
+}
+
+static ALARMS: Mutex<Alarms> = Mutex::new(Alarms {
+    set: BTreeMap::new(),
+    next: 0,
+    has_thread: false,
+});
+/// There is an earlier one.
+static EARLIER: Condvar = Condvar::new();
+
+fn lock() -> MutexGuard<'static, Alarms> {
+    ALARMS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Alarms {
+    /// Has `waker` called at `due`.
+    fn insert(&mut self, due: u64, waker: Waker) -> Key {
+        process::assert_not_forked();
+        if !self.has_thread {
+            std::thread::Builder::new()
+                .name("sinew-alarm".into())
+                .spawn(ring)
+                .expect("a thread to keep the time of async tasks");
+            self.has_thread = true;
+        }
+        let key = (due, self.next);
+        self.next += 1;
+        self.set.insert(key, waker);
+        if self
+            .set
+            .first_key_value()
+            .is_some_and(|(&first, _)| first == key)
+        {
+            EARLIER.notify_one();
+        }
+        key
+    }
+
+    /// Those that are due.
+    fn take_due(&mut self) -> BTreeMap<Key, Waker> {
+        let later = self.set.split_off(&(deadline::now() + 1, 0));
+        std::mem::replace(&mut self.set, later)
+    }
+}
+
+/// What the thread does.
+fn ring() {
+    let mut alarms = lock();
+    loop {
+        let due = alarms.take_due();
+        if !due.is_empty() {
+            drop(alarms);
+            for waker in due.into_values() {
+                quietly(|| waker.wake());
+            }
+            alarms = lock();
+            continue;
+        }
+        let first = alarms.set.first_key_value().map(|(key, _)| key.0);
+        alarms = match first {
+            None => EARLIER.wait(alarms).unwrap_or_else(PoisonError::into_inner),
+            Some(first) => {
+                let rest = Duration::from_nanos(first.saturating_sub(deadline::now()));
+                let waited = EARLIER.wait_timeout(alarms, rest);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
+    }
+}
+
+/// A future that resolves in `duration` from now.
+///
+/// It works under any executor. A fiber that has the choice calls
+/// [`sinew::sleep`](crate::sleep()) instead.
+///
+/// # Panics
+///
+/// When polled, if there is no thread to be had that keeps the time.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+///
+/// let start = Instant::now();
+/// sinew::block_on(sinew::interop::sleep(Duration::from_millis(2)));
+/// assert!(start.elapsed() >= Duration::from_millis(2));
+/// ```
+pub fn sleep(duration: Duration) -> Sleep {
+    Sleep {
+        due: Deadline::after(duration),
+        key: None,
+    }
+}
+
+/// What [`sleep`] answers.
+#[derive(Debug)]
+#[must_use = "futures do nothing unless polled"]
+pub struct Sleep {
+    /// None is beyond the clock's range.
+    due: Option<Deadline>,
+    /// There while the alarm is set, and maybe longer.
+    key: Option<Key>,
+}
+
+impl Sleep {
+    /// Resolves in `duration` from now instead; the task that polled it last will be
+    /// woken then.
+    pub fn reset(&mut self, duration: Duration) {
+        self.due = Deadline::after(duration);
+        let Some(key) = self.key.take() else {
+            return;
+        };
+        let mut alarms = lock();
+        let waker = alarms.set.remove(&key);
+        match (waker, &self.due) {
+            (Some(waker), Some(due)) => self.key = Some(alarms.insert(due.0, waker)),
+            (waker, _) => {
+                drop(alarms);
+                drop(waker);
+            }
+        }
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let Some(due) = self.due.as_ref().map(|due| due.0) else {
+            return Poll::Pending;
+        };
+        if due <= deadline::now() {
+            return Poll::Ready(());
+        }
+        // Cloning is user code as well.
+        let mut waker = context.waker().clone();
+        let mut alarms = lock();
+        match self.key.and_then(|key| alarms.set.get_mut(&key)) {
+            Some(known) => {
+                std::mem::swap(known, &mut waker);
+                drop(alarms);
+                drop(waker);
+            }
+            None => self.key = Some(alarms.insert(due, waker)),
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(key) = self.key {
+            let waker = lock().set.remove(&key);
+            drop(waker);
+        }
+    }
+}

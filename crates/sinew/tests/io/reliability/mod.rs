@@ -1,0 +1,64 @@
+//! What a server meets in its life, in processes of their own: many connections, storms
+//! of them, slow and rude clients, a lack of descriptors, a kernel that refuses; and
+//! whether anything was left behind.
+//!
+//! Bounded for every day; `SINEW_SOAK=1` makes it large.
+
+mod child;
+mod echoes;
+mod kernel;
+mod leaks;
+mod limits;
+mod many;
+mod server;
+mod soak;
+
+use sinew::{Runtime, RuntimeStats};
+use std::time::Duration;
+
+/// Whether it may take long.
+fn at_length() -> bool {
+    std::env::var_os("SINEW_SOAK").is_some()
+}
+
+/// How many descriptors this process may have.
+fn descriptor_limit() -> usize {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: a place for the answer.
+    assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) }, 0);
+    usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
+}
+
+/// How many descriptors this process has; the one that looks included, every time.
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// Waits until nobody is left, which takes a moment after the last join: a fiber is
+/// joined before its stack is free.
+fn until_idle(runtime: &Runtime) -> RuntimeStats {
+    loop {
+        let stats = runtime.stats();
+        if stats.live == 0 && stats.stacks == 0 {
+            return stats;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Runs `test` on a runtime of this process's driver (`SINEW_IO`), and checks that
+/// neither stacks nor timers nor descriptors are left.
+fn leaving_nothing(workers: usize, test: impl FnOnce(&Runtime)) {
+    // std opens some of its own when it is first used.
+    let _ = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let before = descriptors();
+    let runtime = Runtime::builder().workers(workers).build().unwrap();
+    test(&runtime);
+    let stats = until_idle(&runtime);
+    assert_eq!(stats.timers, 0, "{stats:?}");
+    drop(runtime);
+    assert_eq!(descriptors(), before, "descriptors were left");
+}
