@@ -142,7 +142,7 @@ fn parse_bench(parser: &mut lexopt::Parser) -> Result<Command, lexopt::Error> {
     if let Some(stray) = options
         .only
         .iter()
-        .find(|part| !workload::ALL.iter().any(|w| w.name.contains(part.as_str())))
+        .find(|part| !workload::all().any(|w| w.name.contains(part.as_str())))
     {
         return Err(format!("--only: no workload's name contains `{stray}`").into());
     }

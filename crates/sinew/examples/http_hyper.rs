@@ -1,8 +1,7 @@
 //! HTTP/1 and HTTP/2 by hyper, on fibers instead of an async runtime.
 //!
-//! `cargo run --release --example http_hyper --features hyper` asks itself and ends; with
-//! an address it serves until it is killed: `… --features hyper 127.0.0.1:8080`. Try
-//! `curl http://127.0.0.1:8080/` and `curl --http2-prior-knowledge …`.
+//! `cargo run --release --features hyper --example http_hyper` asks itself and ends; with
+//! an address it serves, until it is killed, `curl` and `curl --http2-prior-knowledge`.
 
 use http_body_util::{BodyExt, Empty, Full};
 use hyper::body::{Bytes, Incoming};
@@ -62,12 +61,11 @@ fn ask(address: SocketAddr, version: Version) -> Result<String, Failure> {
 
 #[sinew::main]
 fn main() -> Result<(), Failure> {
-    let address = std::env::args().nth(1);
-    let listener = TcpListener::bind(address.as_deref().unwrap_or("127.0.0.1:0"))?;
-    if address.is_some() {
-        serve(&listener);
+    if let Some(address) = std::env::args().nth(1) {
+        serve(&TcpListener::bind(address)?);
         return Ok(());
     }
+    let listener = TcpListener::bind("127.0.0.1:0")?;
     sinew::scope(|s| {
         s.spawn(|| serve(&listener));
         for version in [Version::HTTP_11, Version::HTTP_2] {

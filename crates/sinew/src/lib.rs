@@ -21,13 +21,20 @@
 //! | being asked to stop | [`Fiber::cancel`], [`check_cancelled`], [`checkpoint`], [`Cancelled`], [`CancelToken`] |
 //! | limits, and finishing in peace | [`timeout()`], [`deadline`], [`shield`], [`finally`] |
 //! | values of a fiber, or of a call | [`fiber_local!`], [`ScopedValue`] |
+//! | sockets, names | [`net`]: [`TcpListener`](net::TcpListener), [`TcpStream`](net::TcpStream), [`UdpSocket`](net::UdpSocket), [`UnixStream`](net::UnixStream), … |
+//! | files, processes, signals | [`fs`], [`process`], [`signal`] |
+//! | copying, standard input and output, any descriptor | [`io`] |
+//! | TLS, async libraries | `tls`, `interop` (features) |
 //! | long computations | [`safepoint`], [`no_suspend`] and the attributes below |
-//! | runtimes | [`run`], [`Runtime`], [`RuntimeBuilder`], [`Handle`], [`RuntimeStats`] |
+//! | runtimes | [`run`], [`Runtime`], [`RuntimeBuilder`], [`Handle`], [`RuntimeStats`], [`IoDriver`] |
 //! | all of it by example | [`guide`] |
 //!
 //! | feature | default | what you gain |
 //! |---|---|---|
 //! | `macros` | yes | `#[sinew::main]`, `#[sinew::test]`, `#[sinew::preemptible]`, `#[sinew::unchecked]`; `select!`, `select_biased!`, `race!` |
+//! | `tls` | no | `sinew::tls`: rustls clients and servers |
+//! | `futures-io` | no | `sinew::interop`: `AsyncRead` and `AsyncWrite` for sockets |
+//! | `hyper` | no | `sinew::interop`: `hyper::rt` for sockets, timers and fibers |
 //! | `sanitizer` | no | AddressSanitizer is told of every stack switch |
 //!
 //! The repository's README has the limits and the environment variables,

@@ -58,6 +58,13 @@ fn fetch(from: &mut fs::ReadDir, into: &mut VecDeque<io::Result<DirEntry>>) -> b
 ///
 /// They are fetched in batches, so one that was removed meanwhile may still be listed.
 /// Once it has said that the fiber is cancelled it ends.
+///
+/// ```
+/// let listing = sinew::fs::read_dir("/proc/self/task")?;
+/// let threads = listing.collect::<Result<Vec<_>, _>>()?;
+/// assert!(!threads.is_empty());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct ReadDir {
     /// None when all was fetched.
     inner: Option<fs::ReadDir>,
@@ -105,6 +112,15 @@ impl fmt::Debug for ReadDir {
 }
 
 /// A file in a directory; see [`read_dir`].
+///
+/// ```
+/// let of_this_process = |entry: &sinew::fs::DirEntry| entry.file_name() == "self";
+/// let mut listing = sinew::fs::read_dir("/proc")?.map(Result::unwrap);
+/// let found = listing.find(of_this_process).unwrap();
+/// assert!(found.file_type()?.is_symlink());
+/// assert_eq!(found.path(), std::path::Path::new("/proc/self"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct DirEntry {
     inner: fs::DirEntry,
     /// Most file systems tell it with the name.

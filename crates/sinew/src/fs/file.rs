@@ -79,6 +79,12 @@ impl File {
         options.read(true).write(true).create_new(true).open(path)
     }
 
+    /// A file that was just opened; may block.
+    pub(super) fn opened(inner: fs::File) -> Self {
+        let nature = Nature::of(&inner);
+        Self { inner, nature }
+    }
+
     /// As [`OpenOptions::new`].
     #[must_use]
     pub fn options() -> OpenOptions {
@@ -179,7 +185,7 @@ impl File {
     /// ```
     /// let file = sinew::fs::File::open("/proc/version")?;
     /// let mut word = [0; 7];
-    /// assert!(file.read_at(&mut word, 6)? <= 7);
+    /// assert_eq!(file.read_at(&mut word, 6)?, 7);
     /// assert_eq!(&word, b"version");
     /// # Ok::<(), std::io::Error>(())
     /// ```

@@ -4,7 +4,7 @@
 //!
 //! | operation                                        | on a fiber                                             |
 //! |--------------------------------------------------|--------------------------------------------------------|
-//! | reads and writes                                 | from the page cache at once, if the kernel can do that |
+//! | reads and writes                                 | at once from the page cache, if the kernel can do that |
 //! | … that would wait, at an offset or of a pipe     | io_uring if the worker has one, else the blocking pool |
 //! | … that would wait, at the file's own position    | the blocking pool, where the kernel locks the position |
 //! | [`File::sync_all`], [`File::sync_data`]          | io_uring, else the blocking pool                       |

@@ -13,6 +13,8 @@ const KNOWN: u8 = 1 << 0;
 const READS_AT_ONCE: u8 = 1 << 1;
 /// Writes that would wait say so.
 const WRITES_AT_ONCE: u8 = 1 << 2;
+/// All of it is memory: nothing ever waits.
+const IN_MEMORY: u8 = 1 << 3;
 
 /// Learnt when first needed, and kept.
 pub(super) struct Nature {
@@ -30,15 +32,32 @@ impl Nature {
         }
     }
 
-    /// Whether to try at once what would perhaps have to wait.
+    /// All that can be told of a file; may block.
+    pub(super) fn of(file: &File) -> Self {
+        let mut bits = KNOWN | look_at_flags(file);
+        if bits == KNOWN | READS_AT_ONCE | WRITES_AT_ONCE && is_in_memory(file) {
+            bits |= IN_MEMORY;
+        }
+        let nature = Self::unknown();
+        nature.bits.store(bits, Ordering::Relaxed);
+        nature
+    }
+
+    /// With which flag to try at once what would perhaps have to wait, if at all.
     #[inline]
-    pub(super) fn tries_at_once(&self, file: &File, direction: Direction) -> bool {
+    pub(super) fn flag_at_once(&self, file: &File, direction: Direction) -> Option<i32> {
         let mut bits = self.bits.load(Ordering::Relaxed);
         if bits & KNOWN == 0 {
             bits = KNOWN | look_at_flags(file);
             self.bits.store(bits, Ordering::Relaxed);
         }
-        bits & bit_of(direction) != 0
+        if bits & bit_of(direction) == 0 {
+            None
+        } else if bits & IN_MEMORY == 0 {
+            Some(libc::RWF_NOWAIT)
+        } else {
+            Some(0)
+        }
     }
 
     /// The file system knows no way to try.
@@ -53,7 +72,9 @@ impl Nature {
         if let Some(known) = self.stream.get() {
             return known.as_deref();
         }
-        if !is_stream(file) || flags_of(file) & libc::O_NONBLOCK != 0 {
+        if !matches!(kind_of(file), libc::S_IFIFO | libc::S_IFSOCK)
+            || flags_of(file) & libc::O_NONBLOCK != 0
+        {
             return self.stream.get_or_init(|| None).as_deref();
         }
         // Without a descriptor to spare the pool waits, until there is one.
@@ -109,9 +130,19 @@ fn tells_a_false_end() -> bool {
     })
 }
 
-/// Whether it is a pipe or a socket. Asks no server: the kernel knows the type of an
-/// open file by itself.
-fn is_stream(file: &File) -> bool {
+/// Whether it is a regular file of a file system without a disk, of which the kernel
+/// won't say either whether a transfer would wait (`RWF_NOWAIT`).
+fn is_in_memory(file: &File) -> bool {
+    // SAFETY: all zeros is a valid value.
+    let mut found: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `found` is writable.
+    let told = unsafe { libc::fstatfs(file.as_raw_fd(), &mut found) };
+    told == 0 && found.f_type == libc::TMPFS_MAGIC && kind_of(file) == libc::S_IFREG
+}
+
+/// Its type, as `S_IFREG`; 0 if the kernel won't tell. Asks no server: the kernel knows
+/// the type of an open file by itself.
+fn kind_of(file: &File) -> u32 {
     // SAFETY: all zeros is a valid value.
     let mut found: libc::statx = unsafe { std::mem::zeroed() };
     // SAFETY: an empty path, for the descriptor itself; `found` is writable.
@@ -124,8 +155,10 @@ fn is_stream(file: &File) -> bool {
             &mut found,
         )
     };
-    let kind = u32::from(found.stx_mode) & libc::S_IFMT;
-    told == 0 && (kind == libc::S_IFIFO || kind == libc::S_IFSOCK)
+    match told {
+        0 => u32::from(found.stx_mode) & libc::S_IFMT,
+        _ => 0,
+    }
 }
 
 /// Waits until the next transfer of a stream would find something to do.

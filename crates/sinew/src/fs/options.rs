@@ -90,6 +90,6 @@ impl OpenOptions {
     #[track_caller]
     pub fn open<P: AsRef<Path>>(&self, path: P) -> io::Result<File> {
         let path = path.as_ref();
-        away::call(|| self.0.open(path)).map(File::from)
+        away::call(|| self.0.open(path).map(File::opened))
     }
 }

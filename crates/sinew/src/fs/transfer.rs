@@ -63,8 +63,8 @@ pub(super) trait Transfer: Send {
     /// How many bytes.
     fn size(&self) -> usize;
 
-    /// Moves what can be moved without waiting.
-    fn at_once(&mut self, fd: BorrowedFd<'_>, place: Place) -> isize;
+    /// Moves what this flag lets it, such as `RWF_NOWAIT`.
+    fn at_once(&mut self, fd: BorrowedFd<'_>, place: Place, flag: i32) -> isize;
 
     /// Moves some, waiting if need be.
     fn wait(&mut self, fd: BorrowedFd<'_>, place: Place) -> isize;
@@ -91,11 +91,11 @@ impl Transfer for Reading<'_, '_> {
         self.0.iter().map(|part| part.len()).sum()
     }
 
-    fn at_once(&mut self, fd: BorrowedFd<'_>, place: Place) -> isize {
+    fn at_once(&mut self, fd: BorrowedFd<'_>, place: Place, flag: i32) -> isize {
         let (fd, offset) = (fd.as_raw_fd(), place.offset());
         let (parts, count) = self.parts();
         // SAFETY: the parts are writable.
-        unsafe { libc::preadv2(fd, parts, count, offset, libc::RWF_NOWAIT) }
+        unsafe { libc::preadv2(fd, parts, count, offset, flag) }
     }
 
     fn wait(&mut self, fd: BorrowedFd<'_>, place: Place) -> isize {
@@ -133,11 +133,11 @@ impl Transfer for Writing<'_, '_> {
         self.0.iter().map(|part| part.len()).sum()
     }
 
-    fn at_once(&mut self, fd: BorrowedFd<'_>, place: Place) -> isize {
+    fn at_once(&mut self, fd: BorrowedFd<'_>, place: Place, flag: i32) -> isize {
         let (fd, offset) = (fd.as_raw_fd(), place.offset());
         let (parts, count) = self.parts();
         // SAFETY: the parts are readable.
-        unsafe { libc::pwritev2(fd, parts, count, offset, libc::RWF_NOWAIT) }
+        unsafe { libc::pwritev2(fd, parts, count, offset, flag) }
     }
 
     fn wait(&mut self, fd: BorrowedFd<'_>, place: Place) -> isize {
@@ -176,7 +176,7 @@ pub(super) fn make<T: Transfer>(
         return make_slow(file, nature, place, transfer, false);
     };
     let small = transfer.size() <= MOST_AT_ONCE;
-    if small && nature.tries_at_once(file, T::DIRECTION) {
+    if small {
         if let Some(done) = at_once(file, nature, place, &mut transfer) {
             call::done_at_once(block);
             return done;
@@ -193,7 +193,8 @@ fn at_once<T: Transfer>(
     place: Place,
     transfer: &mut T,
 ) -> Option<io::Result<usize>> {
-    let done = retry(|| transfer.at_once(file.as_fd(), place));
+    let flag = nature.flag_at_once(file, T::DIRECTION)?;
+    let done = retry(|| transfer.at_once(file.as_fd(), place, flag));
     match done.as_ref().err().and_then(io::Error::raw_os_error) {
         Some(libc::EAGAIN) => None,
         Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL) => {
@@ -225,7 +226,7 @@ fn make_slow<T: Transfer>(
     if let Some(stream) = stream.filter(|_| place == Place::Position) {
         call::make(stream, &how, &mut Ready(T::DIRECTION))?;
         // Another may be faster; only who could not say so has to block then.
-        while nature.tries_at_once(file, T::DIRECTION) {
+        while nature.flag_at_once(file, T::DIRECTION).is_some() {
             match at_once(file, nature, place, &mut transfer) {
                 Some(done) => return done,
                 None => call::make(stream, &how, &mut Ready(T::DIRECTION))?,

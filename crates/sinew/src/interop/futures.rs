@@ -16,7 +16,7 @@ impl<T: StreamSocket> AsyncRead for AsyncIo<T> {
     ) -> Poll<io::Result<usize>> {
         self.poll_call(Direction::Read, into.len(), context, |fd| {
             let (flags, tells) = (0, false);
-            Recv { into, flags, tells }.attempt(fd)
+            Recv::new(into, flags, tells).attempt(fd)
         })
     }
 

@@ -1,6 +1,6 @@
 //! Datagrams, with the addresses that they come from and go to.
 
-use super::transfer::Recv;
+use super::transfer::{Recv, Send};
 use crate::reactor::{Call, Direction, How, Source, call};
 use io_uring::{opcode, squeue, types};
 use socket2::{SockAddr, SockAddrStorage};
@@ -8,17 +8,14 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::panic::Location;
 
+type At = &'static Location<'static>;
+
 /// Receives a datagram; what does not fit into `into` is lost.
-pub(crate) fn recv(
-    source: &Source,
-    into: &mut [u8],
-    flags: i32,
-    at: &'static Location<'static>,
-) -> io::Result<usize> {
+pub(crate) fn recv(source: &Source, into: &mut [u8], flags: i32, at: At) -> io::Result<usize> {
     let how = How::of(source, Direction::Read, at);
     let tells = false;
     loop {
-        let count = call::make(source, &how, &mut Recv { into, flags, tells })?;
+        let count = call::make(source, &how, &mut Recv::new(into, flags, tells))?;
         if !is_an_end(source, count) {
             return Ok(count);
         }
@@ -30,11 +27,29 @@ pub(crate) fn recv_from(
     source: &Source,
     into: &mut [u8],
     flags: i32,
-    at: &'static Location<'static>,
+    at: At,
 ) -> io::Result<(usize, SockAddr)> {
     let how = How::of(source, Direction::Read, at);
     loop {
         let (count, from) = call::make(source, &how, &mut RecvFrom::new(into, flags))?;
+        if !is_an_end(source, count) {
+            return Ok((count, from));
+        }
+    }
+}
+
+/// The same from a socket that may have been shut down: then it is an empty datagram
+/// from nobody, as a call that blocks has it.
+pub(crate) fn recv_from_or_end(
+    source: &Source,
+    into: &mut [u8],
+    flags: i32,
+    at: At,
+) -> io::Result<(usize, SockAddr)> {
+    let how = How::of(source, Direction::Read, at);
+    loop {
+        let mut recv = RecvOrEnd(RecvFrom::new(into, flags));
+        let (count, from) = call::make(source, &how, &mut recv)?;
         if !is_an_end(source, count) {
             return Ok((count, from));
         }
@@ -47,13 +62,17 @@ fn is_an_end(source: &Source, count: usize) -> bool {
     count == 0 && source.is_closed()
 }
 
-/// Sends a datagram to `to`.
-pub(crate) fn send_to(
-    source: &Source,
-    from: &[u8],
-    to: &SockAddr,
-    at: &'static Location<'static>,
-) -> io::Result<usize> {
+/// Sends a datagram by a Unix socket, to the one that it is connected to.
+///
+/// A ring must not do that: the kernel has taken the bytes already when it finds the
+/// other side full, and when there is room it sends the rest: an empty datagram.
+pub(crate) fn send_within(source: &Source, from: &[u8], at: At) -> io::Result<usize> {
+    let how = How::of(source, Direction::Write, at);
+    call::make(source, &how, &mut SendHere(from))
+}
+
+/// Sends a datagram to `to`, by UDP.
+pub(crate) fn send_to(source: &Source, from: &[u8], to: &SockAddr, at: At) -> io::Result<usize> {
     let how = How::of(source, Direction::Write, at);
     call::make(source, &how, &mut SendTo::new(from, to))
 }
@@ -154,6 +173,56 @@ impl Call for RecvFrom<'_> {
 
     fn complete(&mut self, result: i32) -> Self::Output {
         self.received(result as usize, self.envelope.header.msg_namelen)
+    }
+}
+
+/// `recvfrom(2)` that knows the end: a call that does not block says that it would, on
+/// a socket of datagrams that was shut down, while that is ready for ever.
+struct RecvOrEnd<'a>(RecvFrom<'a>);
+
+impl Call for RecvOrEnd<'_> {
+    type Output = (usize, SockAddr);
+
+    fn attempt(&mut self, fd: BorrowedFd<'_>) -> io::Result<Self::Output> {
+        match self.0.attempt(fd) {
+            // After the call: what came before the end is taken first.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && is_shut(fd) => {
+                Ok(self.0.received(0, 0))
+            }
+            done => done,
+        }
+    }
+
+    fn entry(&mut self, fd: BorrowedFd<'_>) -> Option<squeue::Entry> {
+        self.0.entry(fd)
+    }
+
+    fn complete(&mut self, result: i32) -> Self::Output {
+        self.0.complete(result)
+    }
+}
+
+/// Whether nothing will be received any more.
+fn is_shut(fd: BorrowedFd<'_>) -> bool {
+    let mut poll = libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: libc::POLLRDHUP,
+        revents: 0,
+    };
+    // SAFETY: one entry, writable; it does not wait.
+    unsafe { libc::poll(&mut poll, 1, 0) == 1 && poll.revents & libc::POLLRDHUP != 0 }
+}
+
+/// `send(2)`, never by a ring.
+struct SendHere<'a>(&'a [u8]);
+
+impl Call for SendHere<'_> {
+    type Output = usize;
+
+    fn attempt(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
+        let (flags, tells) = (0, false);
+        let from = self.0;
+        Send { from, flags, tells }.attempt(fd)
     }
 }
 

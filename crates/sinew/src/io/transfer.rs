@@ -10,8 +10,8 @@ const MOST: usize = isize::MAX as usize;
 /// An entry of a ring counts in 32 bits.
 const MOST_BY_RING: usize = 0x7fff_f000;
 
-/// A receive goes to the ring when there is nothing to receive: the kernel need not
-/// try before it waits (`IORING_RECVSEND_POLL_FIRST`).
+/// For a receive that is known to find nothing: the kernel need not try before it
+/// waits (`IORING_RECVSEND_POLL_FIRST`).
 const POLL_FIRST: u16 = 1;
 
 fn moved(result: isize) -> io::Result<usize> {
@@ -28,11 +28,25 @@ fn fd_of(fd: BorrowedFd<'_>) -> types::Fd {
 
 /// Receives from a socket.
 pub(crate) struct Recv<'a> {
-    pub(crate) into: &'a mut [u8],
+    into: &'a mut [u8],
     /// Such as `MSG_PEEK`.
-    pub(crate) flags: i32,
+    flags: i32,
     /// Of a stream that says by a short answer that there is no more.
-    pub(crate) tells: bool,
+    tells: bool,
+    /// The kernel need not try before it waits.
+    empty: bool,
+}
+
+impl<'a> Recv<'a> {
+    #[inline]
+    pub(crate) fn new(into: &'a mut [u8], flags: i32, tells: bool) -> Self {
+        Self {
+            into,
+            flags,
+            tells,
+            empty: false,
+        }
+    }
 }
 
 impl Call for Recv<'_> {
@@ -65,7 +79,13 @@ impl Call for Recv<'_> {
     fn entry(&mut self, fd: BorrowedFd<'_>) -> Option<squeue::Entry> {
         let length = self.into.len().min(MOST_BY_RING) as u32;
         let recv = opcode::Recv::new(fd_of(fd), self.into.as_mut_ptr(), length);
-        Some(recv.flags(self.flags).ioprio(POLL_FIRST).build())
+        let hint = if self.empty { POLL_FIRST } else { 0 };
+        Some(recv.flags(self.flags).ioprio(hint).build())
+    }
+
+    #[inline]
+    fn expect_to_wait(&mut self, expect: bool) {
+        self.empty = expect;
     }
 
     #[inline]

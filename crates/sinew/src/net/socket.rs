@@ -60,7 +60,7 @@ impl Socket {
     pub(super) fn recv(&self, into: &mut [u8], flags: i32, at: At) -> io::Result<usize> {
         let how = How::of(&self.source, Direction::Read, at);
         let tells = self.tells && flags == 0;
-        call::make(&self.source, &how, &mut Recv { into, flags, tells })
+        call::make(&self.source, &how, &mut Recv::new(into, flags, tells))
     }
 
     #[inline]

@@ -6,7 +6,8 @@
 //! | who                      | how                                                       |
 //! |--------------------------|-----------------------------------------------------------|
 //! | a fiber, epoll           | calls if the direction is ready; waits for that if not    |
-//! | a fiber, io_uring        | the same, but what would block is handed to the ring      |
+//! | a fiber, io_uring        | hands the call to the ring, with those of other fibers    |
+//! | … with nobody else ready | calls first, if the direction is known to be ready        |
 //! | … if there is no entry   | as with epoll: the ring watches the worker's registry     |
 //! | a thread                 | calls; waits by `poll(2)`                                 |
 //!
@@ -61,11 +62,13 @@ pub(crate) trait Call {
         unreachable!("a call without an entry")
     }
 
-    /// Whether a fiber of a ring should make the call itself before it hands it
-    /// over, if the direction seems ready.
+    /// Whether a fiber of a ring may make the call itself before it hands it over.
     fn tries_first(&self) -> bool {
         true
     }
+
+    /// The entry is about to be made: is the direction known not to be ready?
+    fn expect_to_wait(&mut self, _expect: bool) {}
 }
 
 /// How to wait.
@@ -162,14 +165,20 @@ fn make_on_fiber<C: Call>(
     block: NonNull<Block>,
 ) -> io::Result<C::Output> {
     let direction = how.direction;
-    let mut by_ring = Reactor::with_current(Reactor::kind) == Some(DriverKind::Uring);
-    // The deadline that a fiber which waits for readiness has is that of the whole.
+    // Where waiting is forbidden a call that needs no waiting is all there is.
+    let mut by_ring =
+        Reactor::with_current(Reactor::kind) == Some(DriverKind::Uring) && switch::may_wait();
     loop {
         let look = source.readiness().look();
         if look.is_closed() {
             return Err(closed());
         }
-        if look.is_ready(direction) && (!by_ring || call.tries_first()) {
+        let tries = if by_ring {
+            call.tries_first() && pays_alone(look, direction)
+        } else {
+            look.is_ready(direction)
+        };
+        if tries {
             match retry(|| call.attempt(source.as_fd())) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     source.readiness().would_block(look, direction);
@@ -178,6 +187,7 @@ fn make_on_fiber<C: Call>(
             }
         }
         if by_ring {
+            call.expect_to_wait(!look.is_ready(direction) || tries);
             let entry = call.entry(source.as_fd());
             match entry {
                 Some(entry) => match hand_over(Some(source), how, entry, block) {
@@ -192,6 +202,8 @@ fn make_on_fiber<C: Call>(
                             let output = call.complete(result?);
                             if direction == Direction::Write || more_to_read(answer.flags) {
                                 source.readiness().seems_ready(direction);
+                            } else {
+                                source.readiness().drained(look, direction);
                             }
                             return Ok(output);
                         }
@@ -205,6 +217,17 @@ fn make_on_fiber<C: Call>(
             wait_until_ready(source, how, Some(block))?;
         }
     }
+}
+
+/// Whether a fiber of a ring should make a call itself: a system call for one message
+/// costs more than an entry among many, but less than a turn of the ring for one.
+///
+/// An echo to 100 connections took some 10 % less CPU time when all answers were handed
+/// to the ring than when each was sent by a call of its own.
+#[inline]
+fn pays_alone(look: Look, direction: Direction) -> bool {
+    // SAFETY: a fiber runs here, so this thread has a live core.
+    look.has_more(direction) && !unsafe { &*current::core() }.has_ready()
 }
 
 /// What a call that was made brings about besides its output.
@@ -257,18 +280,6 @@ fn wait_until_ready(source: &Source, how: &How, fiber: Option<NonNull<Block>>) -
     source.watch()?;
     let wait = source.readiness().ready(how.direction);
     perform_for(fiber, &wait, &how.spec(source.as_fd())).map_err(|outcome| how.error(outcome))
-}
-
-/// Waits until a call in this direction may be made.
-pub(crate) fn until_ready(source: &Source, how: &How) -> io::Result<()> {
-    let fiber = switch::running();
-    point::check_for(fiber)?;
-    if fiber.is_some() {
-        wait_until_ready(source, how, fiber)
-    } else {
-        let wait = source.readiness().ready(how.direction);
-        perform_for(None, &wait, &how.spec(source.as_fd())).map_err(|outcome| how.error(outcome))
-    }
 }
 
 /// Has the kernel carry out `entry`, on the ring of this fiber's worker, and waits

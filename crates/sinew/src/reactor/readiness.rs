@@ -45,7 +45,7 @@ impl Direction {
     /// The bits that make it ready.
     const fn ready(self) -> u32 {
         match self {
-            Self::Read => READABLE | READ_ENDED | CLOSED,
+            Self::Read => READABLE | MORE | READ_ENDED | CLOSED,
             Self::Write => WRITABLE | WRITE_ENDED | CLOSED,
         }
     }
@@ -61,7 +61,7 @@ impl Direction {
     /// The bit that a short transfer clears; the end stays the end.
     const fn moving(self) -> u32 {
         match self {
-            Self::Read => READABLE,
+            Self::Read => READABLE | MORE,
             Self::Write => WRITABLE,
         }
     }
@@ -78,6 +78,8 @@ const CLOSED: u32 = 1 << 4;
 /// There may be places of [`ReadyWait`]s in the line.
 const WAITING_READ: u32 = 1 << 5;
 const WAITING_WRITE: u32 = 1 << 6;
+/// A read left something behind: unlike `READABLE` this is known, not assumed.
+const MORE: u32 = 1 << 7;
 /// One more for each event.
 const TICK: u32 = 1 << 8;
 
@@ -88,6 +90,14 @@ pub(crate) struct Look(u32);
 impl Look {
     pub(crate) fn is_ready(self, direction: Direction) -> bool {
         self.0 & direction.ready() != 0
+    }
+
+    /// Whether a call is known to find something, or room.
+    pub(crate) fn has_more(self, direction: Direction) -> bool {
+        match direction {
+            Direction::Read => self.0 & MORE != 0,
+            Direction::Write => self.0 & WRITABLE != 0,
+        }
     }
 
     pub(crate) fn is_closed(self) -> bool {
@@ -241,6 +251,10 @@ impl Readiness {
     }
 
     /// The same as a task's future that may be kept: it owns what it stands in line at.
+    #[cfg_attr(
+        not(any(feature = "futures-io", feature = "hyper")),
+        allow(dead_code, reason = "only `interop` keeps waits")
+    )]
     pub(crate) fn ready_kept(
         self: &Arc<Self>,
         direction: Direction,

@@ -1,1 +1,276 @@
-//! To be filled.
+//! Standard streams: of this very program, started again as a child.
+
+use crate::harness::wait_until;
+use crate::world::{drivers, everywhere, runtime};
+use sinew::io::{stderr, stdin, stdout};
+use sinew::process::{Child, Command, Stdio};
+use sinew::{Cancelled, IoDriver, WaitReason};
+use std::io::{self, Read, Write};
+
+/// Says to a test that it is the child, and what to do.
+const ROLE: &str = "SINEW_TEST_STDIO";
+/// Before and after what the child prints: libtest prints, too.
+const BEGIN: &str = "<<<";
+const END: &str = ">>>";
+
+/// This program as a child that plays a part.
+fn child(part: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args([
+            "--exact",
+            "stdio::the_child",
+            "--nocapture",
+            "--test-threads=1",
+        ])
+        .env(ROLE, part)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// What the child has printed between the marks.
+fn printed(output: &[u8]) -> String {
+    let text = String::from_utf8_lossy(output);
+    let from = text
+        .find(BEGIN)
+        .unwrap_or_else(|| panic!("no mark in {text}"));
+    let to = text
+        .rfind(END)
+        .unwrap_or_else(|| panic!("no mark in {text}"));
+    text[from + BEGIN.len()..to].to_owned()
+}
+
+fn feed(child: &mut Child, bytes: &[u8]) {
+    child.stdin.as_mut().unwrap().write_all(bytes).unwrap();
+}
+
+/// Does nothing in the parent.
+#[test]
+fn the_child() {
+    let Ok(part) = std::env::var(ROLE) else {
+        return;
+    };
+    let (part, place) = part.split_once('@').unwrap();
+    let play = || match part {
+        "lines" => lines(),
+        "bytes" => bytes(),
+        "cancel" => cancel(),
+        "many" => many(),
+        "rest" => rest(),
+        "busy" => busy(),
+        _ => panic!("no such part"),
+    };
+    match place {
+        "epoll" => runtime(IoDriver::Epoll, 1).run(play),
+        "uring" => runtime(IoDriver::Uring, 1).run(play),
+        "thread" => play(),
+        _ => panic!("no such place"),
+    }
+}
+
+/// Where a part is played.
+fn places() -> Vec<String> {
+    let name = |driver: IoDriver| match driver {
+        IoDriver::Epoll => "epoll".to_owned(),
+        _ => "uring".to_owned(),
+    };
+    drivers()
+        .into_iter()
+        .map(name)
+        .chain(["thread".to_owned()])
+        .collect()
+}
+
+fn lines() {
+    write!(stdout(), "{BEGIN}").unwrap();
+    let mut first = String::new();
+    assert_eq!(stdin().read_line(&mut first).unwrap(), 6);
+    write!(stdout(), "[{}]", first.trim_end()).unwrap();
+    for line in stdin().lines() {
+        match line {
+            Ok(line) => write!(stdout(), "[{line}]").unwrap(),
+            Err(error) => write!(stdout(), "[{:?}]", error.kind()).unwrap(),
+        }
+    }
+    writeln!(stdout(), "{END}").unwrap();
+}
+
+#[test]
+fn lines_are_read_as_they_come() {
+    let _watch = crate::harness::watch();
+    for place in places() {
+        let mut child = child(&format!("lines@{place}")).spawn().unwrap();
+        feed(&mut child, b"first\nsec");
+        feed(&mut child, b"ond\r\n\n\xff\xfe\nlast");
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(
+            printed(&output.stdout),
+            "[first][second][][InvalidData][last]"
+        );
+        assert!(output.status.success(), "{place}");
+    }
+}
+
+fn bytes() {
+    let mut all = Vec::new();
+    let mut small = [0; 3];
+    stdin().read_exact(&mut small).unwrap();
+    stdin().read_to_end(&mut all).unwrap();
+    let sum: u64 = all.iter().map(|byte| u64::from(*byte)).sum();
+    writeln!(stdout(), "{BEGIN}{small:?} {} {sum}{END}", all.len()).unwrap();
+}
+
+#[test]
+fn pipes_and_files_are_read_to_their_end() {
+    let _watch = crate::harness::watch();
+    let sent: Vec<u8> = (0..200_003u32).map(|i| i as u8).collect();
+    let sum: u64 = sent[3..].iter().map(|byte| u64::from(*byte)).sum();
+    let path = std::env::temp_dir().join(format!("sinew-stdio-{}", std::process::id()));
+    std::fs::write(&path, &sent).unwrap();
+    for place in places() {
+        let part = format!("bytes@{place}");
+        let mut piped = child(&part).spawn().unwrap();
+        feed(&mut piped, &sent);
+        let file = child(&part)
+            .stdin(std::fs::File::open(&path).unwrap())
+            .spawn();
+        for child in [piped, file.unwrap()] {
+            let output = child.wait_with_output().unwrap();
+            assert_eq!(
+                printed(&output.stdout),
+                format!("[0, 1, 2] 200000 {sum}"),
+                "{place}"
+            );
+        }
+    }
+    std::fs::remove_file(&path).unwrap();
+}
+
+fn cancel() {
+    writeln!(stdout(), "ready").unwrap();
+    let reader = sinew::spawn(|| stdin().read_line(&mut String::new()));
+    // A first half is there, and waits for the second.
+    wait_until(|| reader.fiber().wait_reason() == WaitReason::Read);
+    reader.cancel();
+    let error = reader.join().unwrap().unwrap_err();
+    assert!(Cancelled::is_in(&error));
+    writeln!(stdout(), "cancelled").unwrap();
+    let mut whole = String::new();
+    stdin().read_line(&mut whole).unwrap();
+    writeln!(stdout(), "{BEGIN}{}{END}", whole.trim_end()).unwrap();
+}
+
+#[test]
+fn a_cancelled_read_loses_nothing() {
+    let _watch = crate::harness::watch();
+    for place in places().into_iter().filter(|place| place != "thread") {
+        let mut child = child(&format!("cancel@{place}")).spawn().unwrap();
+        feed(&mut child, b"first ");
+        let mut stdout = child.stdout.take().unwrap();
+        let mut text = Vec::new();
+        while !String::from_utf8_lossy(&text).contains("cancelled") {
+            let mut bytes = [0; 100];
+            let count = stdout.read(&mut bytes).unwrap();
+            assert_ne!(count, 0, "{place}: {}", String::from_utf8_lossy(&text));
+            text.extend_from_slice(&bytes[..count]);
+        }
+        feed(&mut child, b"second\n");
+        stdout.read_to_end(&mut text).unwrap();
+        assert_eq!(printed(&text), "first second", "{place}");
+        assert!(child.wait().unwrap().success());
+    }
+}
+
+fn busy() {
+    // A worker that waited for input could not run this.
+    let reader = sinew::spawn(|| stdin().read_line(&mut String::new()).unwrap());
+    let mut rounds = 0;
+    wait_until(|| {
+        rounds += 1;
+        reader.fiber().wait_reason() == WaitReason::Read && rounds > 100
+    });
+    writeln!(stdout(), "{BEGIN}others ran{END}").unwrap();
+    assert_eq!(reader.join().unwrap(), 0);
+}
+
+#[test]
+fn a_read_keeps_no_worker() {
+    let _watch = crate::harness::watch();
+    for place in places() {
+        let mut child = child(&format!("busy@{place}")).spawn().unwrap();
+        let mut stdout = child.stdout.take().unwrap();
+        let mut text = Vec::new();
+        while !String::from_utf8_lossy(&text).contains(END) {
+            let mut bytes = [0; 100];
+            let count = stdout.read(&mut bytes).unwrap();
+            assert_ne!(count, 0, "{place}: {}", String::from_utf8_lossy(&text));
+            text.extend_from_slice(&bytes[..count]);
+        }
+        drop(child.stdin.take()); // only now the input ends
+        drop(io::copy(&mut stdout, &mut io::sink()).unwrap());
+        assert!(child.wait().unwrap().success());
+    }
+}
+
+fn many() {
+    writeln!(stdout(), "{BEGIN}").unwrap();
+    let fibers: Vec<_> = (0..8)
+        .map(|fiber| {
+            sinew::spawn(move || {
+                for i in 0..200 {
+                    writeln!(stdout(), "{fiber} {} {i}", "-".repeat(200)).unwrap();
+                    writeln!(stderr(), "{fiber} {} {i}", "+".repeat(50)).unwrap();
+                }
+            })
+        })
+        .collect();
+    fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
+    write!(stdout(), "{END}").unwrap();
+    stdout().flush().unwrap();
+}
+
+#[test]
+fn lines_of_several_fibers_are_whole() {
+    let _watch = crate::harness::watch();
+    for place in places() {
+        // More than a pipe holds, so that writes have to wait.
+        let output = child(&format!("many@{place}")).output().unwrap();
+        let text = printed(&output.stdout);
+        for fiber in 0..8 {
+            let begin = format!("{fiber} ");
+            let mine = text.lines().filter(|line| line.starts_with(&begin));
+            let expected = (0..200).map(|i| format!("{fiber} {} {i}", "-".repeat(200)));
+            assert!(mine.eq(expected), "{place}");
+        }
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(
+            errors.lines().filter(|line| line.contains("+++")).count(),
+            1600
+        );
+        assert!(output.status.success());
+    }
+}
+
+fn rest() {
+    write!(stdout(), "{BEGIN}not flushed{END}").unwrap();
+}
+
+#[test]
+fn the_rest_is_written_when_the_process_ends() {
+    let _watch = crate::harness::watch();
+    for place in places() {
+        let output = child(&format!("rest@{place}")).output().unwrap();
+        assert_eq!(printed(&output.stdout), "not flushed", "{place}");
+    }
+}
+
+#[test]
+fn writing_to_ones_own_streams_works_everywhere() {
+    everywhere(|| {
+        write!(stderr(), "").unwrap();
+        stderr().flush().unwrap();
+        stdout().flush().unwrap();
+    });
+}

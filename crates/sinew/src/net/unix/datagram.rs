@@ -116,7 +116,7 @@ impl UnixDatagram {
     /// The system's, such as `ConnectionRefused` if the other side is gone.
     #[track_caller]
     pub fn send(&self, from: &[u8]) -> io::Result<usize> {
-        self.socket.send(from, Location::caller())
+        datagram::send_within(self.socket.source(), from, Location::caller())
     }
 
     /// Sends a datagram to `path`, waiting while that is full; answers its length.
@@ -182,7 +182,8 @@ impl UnixDatagram {
     /// The system's.
     #[track_caller]
     pub fn recv(&self, into: &mut [u8]) -> io::Result<usize> {
-        datagram::recv(self.socket.source(), into, 0, Location::caller())
+        self.recv_any(into, 0, Location::caller())
+            .map(|(count, _)| count)
     }
 
     /// Waits for a datagram; answers its length and who sent it, which may have no
@@ -203,8 +204,8 @@ impl UnixDatagram {
     /// As [`recv`](Self::recv).
     #[track_caller]
     pub fn peek(&self, into: &mut [u8]) -> io::Result<usize> {
-        let source = self.socket.source();
-        datagram::recv(source, into, libc::MSG_PEEK, Location::caller())
+        self.recv_any(into, libc::MSG_PEEK, Location::caller())
+            .map(|(count, _)| count)
     }
 
     /// As [`recv_from`](Self::recv_from), but the datagram stays where it is.
@@ -218,8 +219,12 @@ impl UnixDatagram {
     }
 
     fn recv_with(&self, into: &mut [u8], flags: i32, at: At) -> io::Result<(usize, SocketAddr)> {
-        let (count, from) = datagram::recv_from(self.socket.source(), into, flags, at)?;
+        let (count, from) = self.recv_any(into, flags, at)?;
         Ok((count, addr::to_std(&from)?))
+    }
+
+    fn recv_any(&self, into: &mut [u8], flags: i32, at: At) -> io::Result<(usize, SockAddr)> {
+        datagram::recv_from_or_end(self.socket.source(), into, flags, at)
     }
 
     /// Our own address.

@@ -4,7 +4,7 @@ mod races;
 mod waiting;
 
 use crate::harness::watch;
-use crate::tcp::{fill, listen, narrow_pair, pair};
+use crate::tcp::{listen, narrow_pair, pair};
 use crate::world::{drivers, everywhere, runtime};
 use sinew::WaitReason;
 use sinew::net::{TcpListener, TcpStream};
@@ -42,9 +42,19 @@ const READS: [Wait; 3] = [
     |mut stream| stream.read_vectored(&mut [IoSliceMut::new(&mut [0; 8])]),
 ];
 
+/// More than a narrow connection holds.
+const MUCH: usize = 1 << 20;
+
 const WRITES: [Wait; 2] = [
-    |mut stream| stream.write(&[0; 8]),
-    |mut stream| stream.write_vectored(&[io::IoSlice::new(&[0; 8])]),
+    |mut stream| stream.write_all(&[0; MUCH]).map(|()| MUCH),
+    |mut stream| {
+        let mut written = 0;
+        while written < MUCH {
+            let part = [0; 4096];
+            written += stream.write_vectored(&[io::IoSlice::new(&part)])?;
+        }
+        Ok(written)
+    },
 ];
 
 #[test]
@@ -68,7 +78,6 @@ fn closing_ends_a_write_wherever_it_waits() {
     for_each_waiter(|who| {
         for write in WRITES {
             let (client, _server) = narrow_pair();
-            fill(&client);
             let client = Arc::new(client);
             let theirs = client.clone();
             let writer = waiting(who, WaitReason::Write, move || write(&theirs));
@@ -101,7 +110,6 @@ fn closing_ends_an_accept_wherever_it_waits() {
 fn closing_ends_the_waits_of_everybody_at_once() {
     for_each_waiter(|_| {
         let (_client, server) = narrow_pair();
-        fill(&server);
         let server = Arc::new(server);
         let mut waits = Vec::new();
         for who in [Who::Here, Who::Thread, Who::Anywhere] {
@@ -194,7 +202,6 @@ fn shutting_down_ends_a_write_wherever_it_waits() {
     for_each_waiter(|who| {
         for (write, how) in WRITES.iter().zip([Shutdown::Write, Shutdown::Both]) {
             let (client, _server) = narrow_pair();
-            fill(&client);
             let client = Arc::new(client);
             let theirs = client.clone();
             let writer = waiting(who, WaitReason::Write, move || write(&theirs));
@@ -221,7 +228,6 @@ fn the_peers_end_and_its_reset_end_a_wait_wherever_it_waits() {
         assert_eq!(error.kind(), ErrorKind::ConnectionReset);
 
         let (client, server) = narrow_pair();
-        fill(&server);
         let writer = waiting(who, WaitReason::Write, move || WRITES[0](&server));
         client.set_linger(Some(std::time::Duration::ZERO)).unwrap();
         drop(client);
@@ -244,11 +250,10 @@ fn bytes_and_room_end_a_wait_wherever_it_waits() {
         }
         for write in WRITES {
             let (client, server) = narrow_pair();
-            let filled = fill(&client);
             let writer = waiting(who, WaitReason::Write, move || write(&client));
             let mut received = Vec::new();
             (&server).read_to_end(&mut received).unwrap();
-            assert_eq!(received.len(), filled + writer.join().unwrap());
+            assert_eq!(received.len(), writer.join().unwrap());
         }
         let listener = listen();
         let address = listener.local_addr().unwrap();

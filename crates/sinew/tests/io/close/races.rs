@@ -120,6 +120,48 @@ fn bytes_that_were_read_before_a_close_are_in_order() {
 }
 
 #[test]
+fn a_duplicate_that_outlives_a_socket_tells_nobody_else_of_its_events() {
+    use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+    // The kernel watches what a descriptor stands for, so one that is only closed is
+    // watched for as long as a duplicate lives.
+    let _watch = watch();
+    for driver in drivers() {
+        runtime(driver, 1).run(|| {
+            let mut old: Vec<(TcpStream, OwnedFd)> = Vec::new();
+            for _ in 0..100 {
+                let (client, server) = pair();
+                let number = server.as_raw_fd();
+                let duplicate = server.as_fd().try_clone_to_owned().unwrap();
+                let reader = sinew::spawn_local(move || {
+                    (&server).read_exact(&mut [0; 1]).unwrap();
+                });
+                crate::harness::wait_until(|| {
+                    reader.fiber().wait_reason() == sinew::WaitReason::Read
+                });
+                (&client).write_all(b"x").unwrap();
+                reader.join().unwrap();
+                old.push((client, duplicate));
+                // What comes for the old ones is not for the new one, which may have
+                // the same number.
+                let (client, server) = pair();
+                let same = client.as_raw_fd() == number || server.as_raw_fd() == number;
+                let reader = sinew::spawn_local(move || {
+                    let mut bytes = [0; 2];
+                    (&server).read_exact(&mut bytes).unwrap();
+                    bytes
+                });
+                for (client, _) in &old {
+                    (&mut &*client).write_all(b"old").unwrap();
+                }
+                sinew::yield_now();
+                (&client).write_all(b"ab").unwrap();
+                assert_eq!(&reader.join().unwrap(), b"ab", "the same number: {same}");
+            }
+        });
+    }
+}
+
+#[test]
 fn a_drop_elsewhere_racing_with_use_here_keeps_the_rest_alive() {
     in_races(0xc105_e005, |elsewhere| {
         let (client, server) = pair();

@@ -37,7 +37,8 @@ impl<T> Waiting<T> {
     }
 }
 
-/// Has somebody call `wait`, and returns when it is parked in there.
+/// Has somebody call `wait`, and returns when it is parked in there, or has ended, which
+/// it should not have.
 pub fn waiting<T: Send + 'static>(
     who: Who,
     reason: WaitReason,
@@ -46,7 +47,7 @@ pub fn waiting<T: Send + 'static>(
     match who {
         Who::Here => {
             let fiber = sinew::spawn_local(wait);
-            wait_until(|| fiber.fiber().wait_reason() == reason);
+            wait_until(|| fiber.is_finished() || fiber.fiber().wait_reason() == reason);
             Waiting(Box::new(|| fiber.join().unwrap()))
         }
         Who::There | Who::Anywhere => {
@@ -60,7 +61,7 @@ pub fn waiting<T: Send + 'static>(
                 // This worker is not yielded, so another one starts it.
                 begun.spin();
             }
-            wait_until(|| fiber.fiber().wait_reason() == reason);
+            wait_until(|| fiber.is_finished() || fiber.fiber().wait_reason() == reason);
             Waiting(Box::new(|| fiber.join().unwrap()))
         }
         Who::Thread => {
@@ -82,7 +83,10 @@ pub fn waiting<T: Send + 'static>(
 
 /// Whether a thread of this process waits in the kernel.
 fn is_asleep(id: i32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/self/task/{id}/stat")).unwrap();
+    // One that has ended will say why.
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/self/task/{id}/stat")) else {
+        return true;
+    };
     // After the name, which may hold anything.
     let (_, rest) = stat.rsplit_once(") ").unwrap();
     rest.starts_with('S')

@@ -18,11 +18,25 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new() -> Self {
+        Self::new_in(&std::env::temp_dir())
+    }
+
+    /// One whose files are memory; none where there is no such place.
+    fn in_memory() -> Option<Self> {
+        let place = Path::new("/dev/shm");
+        if !place.is_dir() {
+            eprintln!("no {}: left out", place.display());
+            return None;
+        }
+        Some(Self::new_in(place))
+    }
+
+    fn new_in(place: &Path) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         // Relaxed: a number that no other has.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("sinew-test-fs-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let path = place.join(name);
         std::fs::create_dir(&path).unwrap();
         Self(path)
     }
@@ -72,10 +86,8 @@ fn forget_cache(file: &File) {
 fn pipe() -> (File, File) {
     let mut ends = [0; 2];
     // SAFETY: room for both.
-    assert_eq!(
-        unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) },
-        0
-    );
+    let made = unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) };
+    assert_eq!(made, 0);
     // SAFETY: they are new.
     ends.map(|fd| unsafe { File::from_raw_fd(fd) }).into()
 }

@@ -48,10 +48,29 @@ fn devices_answer_as_they_do_to_std() {
 }
 
 #[test]
+fn a_file_that_is_memory_is_used_at_once() {
+    on_fibers(|| {
+        let Some(folder) = Folder::in_memory() else {
+            return;
+        };
+        let mut file = File::create_new(folder.join("a")).unwrap();
+        let mut found = [0; 5];
+        // Panics if it had to wait.
+        sinew::no_suspend(|| {
+            file.write_all(b"hello").unwrap();
+            file.write_all_at(b"H", 0).unwrap();
+            file.read_exact_at(&mut found, 0).unwrap();
+        });
+        assert_eq!(&found, b"Hello");
+        assert_eq!(file.stream_position().unwrap(), 5);
+        assert_eq!(file.read(&mut found).unwrap(), 0);
+    });
+}
+
+#[test]
 fn a_pipe_with_a_name_joins_two_fibers() {
     let bytes = pattern(1 << 20); // a pipe takes 64 KiB
-    everywhere(|| {
-        let folder = Folder::new();
+    let exchange = |folder: Folder| {
         let path = folder.fifo("pipe");
         let writer = sinew::spawn({
             let (path, bytes) = (path.clone(), bytes.clone());
@@ -69,6 +88,13 @@ fn a_pipe_with_a_name_joins_two_fibers() {
         assert!(found == bytes);
         assert_eq!(pipe.read(&mut [0; 4]).unwrap(), 0);
         writer.join().unwrap();
+    };
+    everywhere(|| {
+        exchange(Folder::new());
+        if let Some(folder) = Folder::in_memory() {
+            // The name is in memory; what is read has to be waited for all the same.
+            exchange(folder);
+        }
     });
 }
 

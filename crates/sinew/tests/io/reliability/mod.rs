@@ -14,6 +14,8 @@ mod server;
 mod soak;
 
 use sinew::{Runtime, RuntimeStats};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Whether it may take long.
@@ -32,9 +34,18 @@ fn descriptor_limit() -> usize {
     usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
 }
 
-/// How many descriptors this process has; the one that looks included, every time.
-fn descriptors() -> usize {
-    std::fs::read_dir("/proc/self/fd").unwrap().count()
+/// What the descriptors of this process are, by number.
+fn descriptors() -> BTreeMap<String, PathBuf> {
+    std::fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        // The one that looks is gone by now.
+        .filter_map(|entry| {
+            let what = std::fs::read_link(entry.path()).ok()?;
+            Some((entry.file_name().into_string().unwrap(), what))
+        })
+        .filter(|(_, what)| !what.starts_with("/proc"))
+        .collect()
 }
 
 /// Waits until nobody is left, which takes a moment after the last join: a fiber is
@@ -49,11 +60,30 @@ fn until_idle(runtime: &Runtime) -> RuntimeStats {
     }
 }
 
+/// Has threads wait, so many as ever do at once: what a thread waits with is kept for the
+/// next one, so it is no leak.
+fn keep_bells_for_threads() {
+    const THREADS: usize = 4;
+    let all = std::sync::Barrier::new(THREADS);
+    let wait = || {
+        let (_client, mut server) = crate::tcp::pair();
+        let limit = Some(Duration::from_millis(1));
+        server.set_read_timeout(limit).unwrap();
+        assert!(std::io::Read::read(&mut server, &mut [0; 1]).is_err());
+        all.wait();
+    };
+    std::thread::scope(|threads| {
+        for _ in 1..THREADS {
+            threads.spawn(wait);
+        }
+        wait();
+    });
+}
+
 /// Runs `test` on a runtime of this process's driver (`SINEW_IO`), and checks that
 /// neither stacks nor timers nor descriptors are left.
 fn leaving_nothing(workers: usize, test: impl FnOnce(&Runtime)) {
-    // std opens some of its own when it is first used.
-    let _ = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    keep_bells_for_threads();
     let before = descriptors();
     let runtime = Runtime::builder().workers(workers).build().unwrap();
     test(&runtime);

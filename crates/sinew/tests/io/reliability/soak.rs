@@ -4,14 +4,14 @@ use super::child::on_each_driver;
 use super::server::Server;
 use super::{at_length, leaving_nothing};
 use crate::harness::{Rng, watch};
-use sinew::Cancelled;
 use sinew::net::TcpStream;
+use sinew::{Cancelled, Handle};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::time::{Duration, Instant};
 
 /// What a client may do to its connection.
-fn misbehave(stream: &TcpStream, rng: &mut Rng) -> io::Result<()> {
+fn misbehave(stream: &TcpStream, rng: &mut Rng, runtime: &Handle) -> io::Result<()> {
     let mut this = stream;
     match rng.below(10) {
         // A read that finds nothing, given up in one of three ways.
@@ -60,7 +60,7 @@ fn misbehave(stream: &TcpStream, rng: &mut Rng) -> io::Result<()> {
         // The usual.
         _ => {
             let bytes: Vec<u8> = (0..1 + rng.below(20_000)).map(|_| rng.next() as u8).collect();
-            let writer = sinew::spawn({
+            let writer = runtime.spawn({
                 let (stream, bytes) = (stream.try_clone()?, bytes.clone());
                 move || (&stream).write_all(&bytes)
             });
@@ -73,13 +73,13 @@ fn misbehave(stream: &TcpStream, rng: &mut Rng) -> io::Result<()> {
     }
 }
 
-fn client(address: SocketAddr, mut rng: Rng, until: Instant) -> u64 {
+fn client(address: SocketAddr, mut rng: Rng, until: Instant, runtime: &Handle) -> u64 {
     let mut done = 0;
     while Instant::now() < until {
         let stream = TcpStream::connect(address).unwrap();
         let ended = (0..1 + rng.below(20)).try_for_each(|_| {
             done += 1;
-            misbehave(&stream, &mut rng)
+            misbehave(&stream, &mut rng, runtime)
         });
         match ended {
             Ok(()) => {
@@ -104,14 +104,14 @@ pub(super) fn soak() {
         // Fibers, and threads beside them.
         let threads: Vec<_> = (0..2)
             .map(|_| {
-                let rng = rng.split();
-                std::thread::spawn(move || client(address, rng, until))
+                let (rng, handle) = (rng.split(), runtime.handle());
+                std::thread::spawn(move || client(address, rng, until, &handle))
             })
             .collect();
         let fibers: Vec<_> = (0..60)
             .map(|_| {
-                let rng = rng.split();
-                runtime.spawn(move || client(address, rng, until))
+                let (rng, handle) = (rng.split(), runtime.handle());
+                runtime.spawn(move || client(address, rng, until, &handle))
             })
             .collect();
         let fibers: u64 = fibers.into_iter().map(|fiber| fiber.join().unwrap()).sum();

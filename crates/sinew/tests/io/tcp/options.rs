@@ -128,6 +128,22 @@ fn a_listener_that_must_not_wait_says_that_it_would() {
 }
 
 #[test]
+fn a_listener_may_be_told_not_to_wait_while_it_iterates() {
+    everywhere(|| {
+        let listener = listen();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut incoming = listener.incoming();
+        incoming.next().unwrap().unwrap();
+        listener.set_nonblocking(true).unwrap();
+        // A limit, so that one that waits fails instead of hanging.
+        let next = sinew::timeout(Duration::from_secs(1), || incoming.next());
+        let next = next.expect("it waits").unwrap();
+        assert_eq!(next.map(|_| ()).unwrap_err().kind(), ErrorKind::WouldBlock);
+        drop(client);
+    });
+}
+
+#[test]
 fn streams_never_share_the_setting_not_to_block() {
     everywhere(|| {
         let (client, server) = pair();

@@ -87,7 +87,9 @@ pub fn streams_of(connector: TlsConnector, acceptor: TlsAcceptor) -> (Stream, St
 
 /// Bytes in which a gap or a repetition shows.
 pub fn pattern(length: usize) -> Vec<u8> {
-    (0..length)
-        .map(|i| (i ^ (i >> 8) ^ (i >> 16)) as u8)
-        .collect()
+    // A prime, so that no size of a buffer or record divides it.
+    let block: Vec<u8> = (0..65_521u32).map(|i| (i ^ (i >> 8)) as u8).collect();
+    let mut bytes = block.repeat(length / block.len() + 1);
+    bytes.truncate(length);
+    bytes
 }

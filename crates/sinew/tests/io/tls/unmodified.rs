@@ -60,7 +60,7 @@ where
     S: Read + Write + Send + 'static,
 {
     let server = sinew::spawn(move || {
-        let mut socket = tungstenite::accept(server).ok().expect("a handshake");
+        let mut socket = tungstenite::accept(server).expect("a handshake");
         loop {
             match socket.read() {
                 Ok(message) if message.is_text() || message.is_binary() => {
@@ -73,7 +73,7 @@ where
         }
         end(socket.get_mut()).unwrap();
     });
-    let (mut socket, _) = tungstenite::client(url, client).ok().expect("a handshake");
+    let (mut socket, _) = tungstenite::client(url, client).expect("a handshake");
     for round in 0..10 {
         let text = Message::text(format!("message {round}"));
         let bytes = Message::binary(pattern(1 << (2 * round)));
