@@ -1,8 +1,8 @@
 //! Calls that block a thread: on the blocking pool, so that no worker stands
 //! still.
 //!
-//! There is no file or network I/O in Sinew yet; until then this is how to do
-//! it.
+//! For files there is `sinew::fs`; this is how to call what Sinew knows nothing of,
+//! with std's files in its place.
 //!
 //! `cargo run -p sinew --example blocking_io`
 

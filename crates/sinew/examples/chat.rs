@@ -13,10 +13,9 @@ const LINES: usize = 250;
 const ALL: usize = 4 * LINES; // by four of them
 
 fn visit(stream: &TcpStream, room: &broadcast::Sender<String>) {
-    let news = room.subscribe();
     sinew::scope(|s| {
         s.cancel_on_exit();
-        s.spawn(|| tell(stream, news).or_else(|_| stream.close())); // ends the loop below
+        s.spawn(|| tell(stream, room.subscribe()).or_else(|_| stream.close())); // ends the loop below
         for line in BufReader::new(stream).lines().map_while(Result::ok) {
             let _heard_by = room.send(line + "\n");
         }
@@ -54,15 +53,13 @@ fn main() -> io::Result<()> {
     let address = std::env::args().nth(1);
     let listener = TcpListener::bind(address.as_deref().unwrap_or("127.0.0.1:0"))?;
     let at = listener.local_addr()?;
-    let server = sinew::spawn(move || {
+    let server = sinew::Builder::new().daemon(true).spawn(move || {
         for stream in listener.incoming().filter_map(Result::ok) {
             let room = room.clone();
             drop(sinew::spawn(move || visit(&stream, &room)));
         }
-    });
-    if address.is_some() {
-        server.join().unwrap();
-    }
+    })?;
+    let _killed = address.map(|_| server.join());
     // All are there before the first one speaks.
     let enter = |_| TcpStream::connect(at).and_then(|s| s.peek(&mut [0]).map(|_| s));
     let sleeper = enter(0)?;
@@ -73,11 +70,10 @@ fn main() -> io::Result<()> {
         }
     });
     sleeper.set_read_timeout(Some(Duration::from_secs(2)))?;
-    let heard = BufReader::new(sleeper)
-        .lines()
-        .map_while(Result::ok)
-        .count()
-        - 1;
-    println!("{ALL} lines for each; who slept heard {heard}");
+    let heard = BufReader::new(sleeper).lines().map_while(Result::ok);
+    println!(
+        "{ALL} lines for each; who slept heard {}",
+        heard.count() - 1
+    );
     Ok(())
 }

@@ -7,14 +7,12 @@ use sinew::net::{TcpListener, TcpStream};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-const FIBERS: usize = 8;
-
 /// What follows `name` in the lines up to the empty one.
 fn field(reader: &mut impl BufRead, name: &str) -> io::Result<String> {
     let lines = reader.lines().map_while(Result::ok);
-    let lines: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
-    let found = lines.iter().find_map(|line| line.strip_prefix(name));
-    found.map(str::to_owned).ok_or(io::Error::other("no parts"))
+    let lines = lines.take_while(|line| !line.is_empty());
+    let found = lines.filter_map(|line| Some(line.strip_prefix(name)?.to_owned()));
+    found.last().ok_or(io::Error::other("it sends no parts"))
 }
 
 /// Asks for some bytes; how many there are in all, and from where to read those.
@@ -31,7 +29,7 @@ fn get(host: &str, path: &str, from: usize, to: usize) -> io::Result<(usize, imp
 fn download(host: &str, path: &str) -> io::Result<Vec<u8>> {
     let (all, _) = get(host, path, 0, 0)?;
     let (mut content, done) = (vec![0; all], &AtomicUsize::new(0));
-    let size = all.div_ceil(FIBERS);
+    let size = all.div_ceil(8); // for eight fibers
     // The first error ends all of them.
     sinew::scope::nursery(|n| {
         for (at, part) in (0..).step_by(size).zip(content.chunks_mut(size)) {
@@ -39,8 +37,7 @@ fn download(host: &str, path: &str) -> io::Result<Vec<u8>> {
                 let (_, mut body) = get(host, path, at, at + part.len() - 1)?;
                 for piece in part.chunks_mut(64 << 10) {
                     body.read_exact(piece)?;
-                    // Relaxed: only shown.
-                    let before = done.fetch_add(piece.len(), Ordering::Relaxed);
+                    let before = done.fetch_add(piece.len(), Ordering::Relaxed); // only shown
                     let percent = 100 * (before + piece.len()) / all;
                     eprint!("\r[{:<50}] {percent:>3} %", "#".repeat(percent / 2));
                 }
@@ -77,7 +74,7 @@ fn main() -> io::Result<()> {
             }
         });
         assert!(download(&host, "/")? == *content);
-        println!("\n{} MiB by {FIBERS} fibers", content.len() >> 20);
+        println!("\n{} MiB by eight fibers", content.len() >> 20);
         listener.close()
     })
 }

@@ -25,6 +25,7 @@ fn serve(listener: &TcpListener) {
                     eprintln!("a connection broke: {error}");
                 }
             })),
+            Err(_) if listener.is_closed() => {}
             Err(error) => eprintln!("nobody came: {error}"),
         }
     }

@@ -4,7 +4,7 @@ use super::connect::Connect;
 use crate::fiber::WaitReason;
 use crate::io::{Recv, RecvParts, Send, SendParts};
 use crate::net::accept::Accept;
-use crate::reactor::{Accepting, Direction, How, Source, call};
+use crate::reactor::{Accepting, Direction, How, Source, call, closed};
 use crate::wait::Deadline;
 use socket2::{SockAddr, SockRef, Type};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -60,7 +60,17 @@ impl Socket {
     pub(super) fn recv(&self, into: &mut [u8], flags: i32, at: At) -> io::Result<usize> {
         let how = How::of(&self.source, Direction::Read, at);
         let tells = self.tells && flags == 0;
-        call::make(&self.source, &how, &mut Recv::new(into, flags, tells))
+        let count = call::make(&self.source, &how, &mut Recv::new(into, flags, tells))?;
+        self.unless_closed(count)
+    }
+
+    /// Shut down by `close`, a stream reads as if the peer had ended it.
+    #[inline]
+    fn unless_closed(&self, count: usize) -> io::Result<usize> {
+        if count == 0 && self.source.is_closed() {
+            return Err(closed());
+        }
+        Ok(count)
     }
 
     #[inline]
@@ -73,7 +83,8 @@ impl Socket {
 
     pub(super) fn recv_parts(&self, into: &mut [IoSliceMut<'_>], at: At) -> io::Result<usize> {
         let how = How::of(&self.source, Direction::Read, at);
-        call::make(&self.source, &how, &mut RecvParts::new(into))
+        let count = call::make(&self.source, &how, &mut RecvParts::new(into))?;
+        self.unless_closed(count)
     }
 
     pub(super) fn send_parts(&self, from: &[IoSlice<'_>], at: At) -> io::Result<usize> {
@@ -136,9 +147,9 @@ impl Socket {
 
     /// Ends all use of it, here and in its clones, now and later.
     pub(super) fn close(&self) -> io::Result<()> {
-        let ended = self.shutdown(Shutdown::Both);
+        // First: who is woken by what follows must see why.
         self.source.close();
-        match ended {
+        match self.shutdown(Shutdown::Both) {
             // It was not connected, or is no more: closed it is.
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
             ended => ended,

@@ -211,16 +211,15 @@ impl Child {
     pub fn wait_with_output(mut self) -> io::Result<Output> {
         drop(self.stdin.take());
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-        match (self.stdout.take(), self.stderr.take()) {
-            (None, None) => {}
-            (Some(mut out), None) => drop(out.read_to_end(&mut stdout)?),
-            (None, Some(mut err)) => drop(err.read_to_end(&mut stderr)?),
+        let _count = match (self.stdout.take(), self.stderr.take()) {
+            (None, None) => 0,
+            (Some(mut out), None) => out.read_to_end(&mut stdout)?,
+            (None, Some(mut err)) => err.read_to_end(&mut stderr)?,
             (Some(mut out), Some(mut err)) => crate::scope::nursery(|n| {
                 n.spawn(|| err.read_to_end(&mut stderr));
                 out.read_to_end(&mut stdout)
-            })
-            .map(drop)?,
-        }
+            })?,
+        };
         Ok(Output {
             status: self.wait()?,
             stdout,

@@ -141,12 +141,15 @@ impl How {
 pub(crate) fn make<C: Call>(source: &Source, how: &How, call: &mut C) -> io::Result<C::Output> {
     let fiber = switch::running();
     point::check_for(fiber)?;
-    if !how.waits {
-        return make_at_once(source, call);
-    }
-    match fiber {
+    let done = match fiber {
+        _ if !how.waits => make_at_once(source, call),
         Some(block) => make_on_fiber(source, how, call, block),
         None => make_on_thread(source, how, call),
+    };
+    match done {
+        // Closed meanwhile, it may fail in many ways, such as a broken pipe.
+        Err(error) if source.is_closed() && !Cancelled::is_in(&error) => Err(closed()),
+        done => done,
     }
 }
 
@@ -210,7 +213,10 @@ fn make_on_fiber<C: Call>(
                     },
                     Err(error) => return Err(error),
                 },
-                None => by_ring = false,
+                None => {
+                    by_ring = false;
+                    continue; // it may be ready
+                }
             }
         }
         if !by_ring {

@@ -34,4 +34,4 @@ pub(crate) use incoming::Accepting;
 pub use probe::IoDriver;
 pub(crate) use readiness::Direction;
 pub(crate) use ring::RingSize;
-pub(crate) use source::Source;
+pub(crate) use source::{Source, closed};

@@ -123,7 +123,9 @@ impl Post {
                 // meanwhile must not be overwritten.
                 if kind.marked.swap(false, Ordering::Acquire) {
                     // Calls wakers of tasks: user code.
-                    quietly(|| drop(kind.count.increment()));
+                    quietly(|| {
+                        kind.count.increment();
+                    });
                 }
             }
         }

@@ -209,7 +209,7 @@ fn a_read_keeps_no_worker() {
             text.extend_from_slice(&bytes[..count]);
         }
         drop(child.stdin.take()); // only now the input ends
-        drop(io::copy(&mut stdout, &mut io::sink()).unwrap());
+        let _rest = io::copy(&mut stdout, &mut io::sink()).unwrap();
         assert!(child.wait().unwrap().success());
     }
 }

@@ -480,7 +480,7 @@ fn settings_are_the_system_s() {
             .unwrap();
         let gone = one.leave_multicast_v4(&group, &Ipv4Addr::LOCALHOST);
         assert_eq!(gone.unwrap_err().kind(), ErrorKind::AddrNotAvailable);
-        let std = std::net::UdpSocket::from(one.into_std().unwrap());
+        let std = one.into_std().unwrap();
         assert!(std.broadcast().unwrap());
         assert_eq!(std.ttl().unwrap(), 7);
     });

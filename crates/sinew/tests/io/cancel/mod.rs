@@ -92,7 +92,10 @@ fn cancelling_ends_an_accept_and_the_listener_goes_on() {
 fn cancelling_ends_a_connect_and_frees_its_descriptor() {
     for_each_waiter(|who| {
         // Its backlog holds one; when it is full the kernel answers no more.
-        let listener = TcpListener::builder().backlog(0).bind("127.0.0.1:0").unwrap();
+        let listener = TcpListener::builder()
+            .backlog(0)
+            .bind("127.0.0.1:0")
+            .unwrap();
         let address = listener.local_addr().unwrap();
         let mut clients = Vec::new();
         let limit = Duration::from_millis(50);
@@ -234,7 +237,10 @@ fn a_runtime_that_shuts_down_ends_all_waits() {
             let (two, writes) = narrow_pair();
             let accepts = listen();
             let iterates = listen();
-            let addresses = [accepts.local_addr().unwrap(), iterates.local_addr().unwrap()];
+            let addresses = [
+                accepts.local_addr().unwrap(),
+                iterates.local_addr().unwrap(),
+            ];
             let fibers = [
                 runtime.spawn(move || (&reads).read(&mut [0; 8]).map(|_| ())),
                 runtime.spawn(move || (&writes).write_all(&[0; 1 << 20])),
@@ -244,7 +250,10 @@ fn a_runtime_that_shuts_down_ends_all_waits() {
             wait_until(|| {
                 fibers.iter().all(|fiber| {
                     let reason = fiber.fiber().wait_reason();
-                    matches!(reason, WaitReason::Read | WaitReason::Write | WaitReason::Accept)
+                    matches!(
+                        reason,
+                        WaitReason::Read | WaitReason::Write | WaitReason::Accept
+                    )
                 })
             });
             runtime.shutdown();

@@ -186,7 +186,10 @@ fn the_peer_of_what_is_closed_sees_the_end() {
 #[test]
 fn shutting_down_ends_a_read_wherever_it_waits() {
     for_each_waiter(|who| {
-        for (read, how) in READS.iter().zip([Shutdown::Read, Shutdown::Both, Shutdown::Both]) {
+        for (read, how) in READS
+            .iter()
+            .zip([Shutdown::Read, Shutdown::Both, Shutdown::Both])
+        {
             let (_client, server) = pair();
             let server = Arc::new(server);
             let theirs = server.clone();
@@ -233,7 +236,10 @@ fn the_peers_end_and_its_reset_end_a_wait_wherever_it_waits() {
         drop(client);
         let error = writer.join().unwrap_err();
         assert!(
-            matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe),
+            matches!(
+                error.kind(),
+                ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
+            ),
             "{error}"
         );
     });

@@ -112,7 +112,11 @@ impl Running {
             if begun.elapsed() > Duration::from_secs(300) {
                 let _ = self.child.kill();
                 let _ = self.child.wait();
-                panic!("'{}' hangs; it said:\n{}", self.case, self.stderr.join().unwrap());
+                panic!(
+                    "'{}' hangs; it said:\n{}",
+                    self.case,
+                    self.stderr.join().unwrap()
+                );
             }
             std::thread::sleep(Duration::from_millis(2));
         };

@@ -33,7 +33,11 @@ fn end(mut stream: &TcpStream) {
 
 /// How many connections and how many echoes on each.
 fn size() -> (usize, usize) {
-    let (connections, echoes) = if at_length() { (10_000, 100) } else { (2000, 20) };
+    let (connections, echoes) = if at_length() {
+        (10_000, 100)
+    } else {
+        (2000, 20)
+    };
     // Some are for others.
     (connections.min(descriptor_limit() - 200), echoes)
 }

@@ -81,14 +81,19 @@ fn where_io_uring_is_refused_one_line_says_so_and_epoll_serves() {
         let said = ended.succeeded().stderr.lines();
         let said: Vec<_> = said.filter(|line| line.starts_with("sinew: ")).collect();
         assert_eq!(said.len(), 1, "{said:?}");
-        assert!(said[0].contains("io_uring") && said[0].contains("epoll"), "{said:?}");
+        assert!(
+            said[0].contains("io_uring") && said[0].contains("epoll"),
+            "{said:?}"
+        );
     }
 }
 
 #[test]
 fn where_io_uring_is_refused_asking_for_it_is_an_error_that_says_why() {
     let _watch = watch();
-    start("refused, uring", &[("SINEW_IO", "uring")]).end().succeeded();
+    start("refused, uring", &[("SINEW_IO", "uring")])
+        .end()
+        .succeeded();
 }
 
 #[test]

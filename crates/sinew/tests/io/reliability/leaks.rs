@@ -88,7 +88,10 @@ fn one_of_each() {
     drop((incoming, clients));
     // A connection that is refused, and one that is given up.
     assert!(TcpStream::connect(address).is_err());
-    let full = TcpListener::builder().backlog(0).bind("127.0.0.1:0").unwrap();
+    let full = TcpListener::builder()
+        .backlog(0)
+        .bind("127.0.0.1:0")
+        .unwrap();
     let address = full.local_addr().unwrap();
     let mut waiting = Vec::new();
     while let Ok(stream) = TcpStream::connect_timeout(&address, 5 * short) {

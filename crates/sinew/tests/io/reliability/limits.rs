@@ -93,7 +93,10 @@ fn an_accept_loop_out_of_descriptors_neither_dies_nor_spins() {
             eprintln!("{failures} failures in {millis} ms");
             // It pauses for 10 ms after each; a loop that spins has a thousand times
             // as many.
-            assert!(failures > 0 && failures < millis, "{failures} in {millis} ms");
+            assert!(
+                failures > 0 && failures < millis,
+                "{failures} in {millis} ms"
+            );
         }
     }
 }

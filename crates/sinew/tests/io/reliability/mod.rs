@@ -30,7 +30,10 @@ fn descriptor_limit() -> usize {
         rlim_max: 0,
     };
     // SAFETY: a place for the answer.
-    assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) }, 0);
+    assert_eq!(
+        unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) },
+        0
+    );
     usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
 }
 

@@ -59,7 +59,9 @@ fn misbehave(stream: &TcpStream, rng: &mut Rng, runtime: &Handle) -> io::Result<
         }
         // The usual.
         _ => {
-            let bytes: Vec<u8> = (0..1 + rng.below(20_000)).map(|_| rng.next() as u8).collect();
+            let bytes: Vec<u8> = (0..1 + rng.below(20_000))
+                .map(|_| rng.next() as u8)
+                .collect();
             let writer = runtime.spawn({
                 let (stream, bytes) = (stream.try_clone()?, bytes.clone());
                 move || (&stream).write_all(&bytes)

@@ -154,7 +154,10 @@ fn ipv6_works_as_ipv4() {
 #[test]
 fn an_ipv6_listener_takes_ipv4_only_if_told() {
     everywhere(|| {
-        let both = TcpListener::builder().only_v6(false).bind("[::]:0").unwrap();
+        let both = TcpListener::builder()
+            .only_v6(false)
+            .bind("[::]:0")
+            .unwrap();
         let port = both.local_addr().unwrap().port();
         let client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
         let (_, from) = both.accept().unwrap();

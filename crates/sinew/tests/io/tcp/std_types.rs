@@ -12,7 +12,8 @@ fn a_stream_of_std_keeps_its_timeouts_and_goes_on() {
     everywhere(|| {
         let (client, server) = pair();
         let std = client.into_std().unwrap();
-        std.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        std.set_read_timeout(Some(Duration::from_millis(20)))
+            .unwrap();
         std.set_write_timeout(Some(Duration::from_secs(7))).unwrap();
         let ours = TcpStream::from(std);
         let read = ours.read_timeout().unwrap().unwrap();
@@ -32,8 +33,12 @@ fn a_stream_of_std_keeps_its_timeouts_and_goes_on() {
 fn our_stream_keeps_its_timeouts_as_stds_and_blocks_again() {
     everywhere(|| {
         let (client, server) = pair();
-        client.set_read_timeout(Some(Duration::from_millis(40))).unwrap();
-        client.set_write_timeout(Some(Duration::from_secs(9))).unwrap();
+        client
+            .set_read_timeout(Some(Duration::from_millis(40)))
+            .unwrap();
+        client
+            .set_write_timeout(Some(Duration::from_secs(9)))
+            .unwrap();
         // Once used, so that it is watched by a worker.
         assert!((&client).read(&mut [0; 8]).is_err());
         let mut std: std::net::TcpStream = client.try_into().unwrap();

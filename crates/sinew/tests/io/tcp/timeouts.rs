@@ -108,7 +108,10 @@ fn reads_and_writes_have_their_own_limits() {
 fn a_connection_that_is_not_answered_times_out() {
     everywhere(|| {
         // Its backlog holds one; when it is full the kernel answers no more.
-        let listener = TcpListener::builder().backlog(0).bind("127.0.0.1:0").unwrap();
+        let listener = TcpListener::builder()
+            .backlog(0)
+            .bind("127.0.0.1:0")
+            .unwrap();
         let address = listener.local_addr().unwrap();
         let mut waiting = Vec::new();
         let error = loop {
@@ -160,14 +163,22 @@ fn a_limit_around_other_waits_ends_them_too() {
     everywhere(|| {
         let listener = super::listen();
         let late = sinew::timeout(SHORT, || listener.accept().map(|_| ()));
-        assert!(Cancelled::is_in(&late.unwrap_err().into_inner().unwrap_err()));
+        assert!(Cancelled::is_in(
+            &late.unwrap_err().into_inner().unwrap_err()
+        ));
         let late = sinew::timeout(SHORT, || listener.incoming().next().unwrap().map(|_| ()));
-        assert!(Cancelled::is_in(&late.unwrap_err().into_inner().unwrap_err()));
+        assert!(Cancelled::is_in(
+            &late.unwrap_err().into_inner().unwrap_err()
+        ));
         let (client, server) = narrow_pair();
         let late = sinew::timeout(SHORT, || (&client).write_all(&[1; 4 << 20]));
-        assert!(Cancelled::is_in(&late.unwrap_err().into_inner().unwrap_err()));
+        assert!(Cancelled::is_in(
+            &late.unwrap_err().into_inner().unwrap_err()
+        ));
         let late = sinew::timeout(SHORT, || client.peek(&mut [0; 8]));
-        assert!(Cancelled::is_in(&late.unwrap_err().into_inner().unwrap_err()));
+        assert!(Cancelled::is_in(
+            &late.unwrap_err().into_inner().unwrap_err()
+        ));
         drop(server);
         // The listener goes on as if nothing had been.
         let address = listener.local_addr().unwrap();
@@ -184,7 +195,9 @@ fn the_shorter_of_two_limits_counts() {
         server.set_read_timeout(Some(SHORT)).unwrap();
         let outcome = sinew::timeout(Duration::from_secs(60), || (&server).read(&mut [0; 8]));
         assert_eq!(outcome.unwrap().unwrap_err().kind(), ErrorKind::WouldBlock);
-        server.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        server
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
         let outcome = sinew::timeout(SHORT, || (&server).read(&mut [0; 8]));
         let error = outcome.unwrap_err().into_inner().unwrap_err();
         assert!(Cancelled::is_in(&error));
@@ -195,7 +208,9 @@ fn the_shorter_of_two_limits_counts() {
 fn bytes_that_are_there_are_read_whatever_the_limit() {
     everywhere(|| {
         let (client, server) = pair();
-        server.set_read_timeout(Some(Duration::from_nanos(1))).unwrap();
+        server
+            .set_read_timeout(Some(Duration::from_nanos(1)))
+            .unwrap();
         (&client).write_all(&[5; 100]).unwrap();
         let mut read = 0;
         while read < 100 {

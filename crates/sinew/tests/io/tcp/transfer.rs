@@ -42,7 +42,10 @@ fn receive(mut stream: &TcpStream, pattern: &[u8], total: usize, rng: &mut Rng, 
         while !got.is_empty() {
             let at = received % PATTERN;
             let part = got.len().min(PATTERN - at);
-            assert!(got[..part] == pattern[at..at + part], "wrong near {received}");
+            assert!(
+                got[..part] == pattern[at..at + part],
+                "wrong near {received}"
+            );
             got = &got[part..];
             received += part;
         }
@@ -261,7 +264,10 @@ fn more_parts_than_a_call_takes_are_written_in_several() {
         let mut received = vec![0; bytes.len()];
         let mut read = 0;
         while read < received.len() {
-            let mut into: Vec<_> = received[read..].chunks_mut(1).map(IoSliceMut::new).collect();
+            let mut into: Vec<_> = received[read..]
+                .chunks_mut(1)
+                .map(IoSliceMut::new)
+                .collect();
             read += (&server).read_vectored(&mut into).unwrap();
         }
         assert_eq!(received, bytes);
@@ -301,7 +307,10 @@ fn who_writes_to_a_peer_that_is_gone_is_told_without_a_signal() {
             }
         };
         assert!(
-            matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe),
+            matches!(
+                error.kind(),
+                ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
+            ),
             "{error}"
         );
     });

@@ -106,7 +106,8 @@ fn a_thread_and_a_fiber_share_one_socket() {
         let theirs = server.clone();
         let thread = thread::spawn(move || (&*theirs).bytes().map(Result::unwrap).count());
         let theirs = client.clone();
-        let writer = runtime.spawn(move || (0..1000).for_each(|_| (&*theirs).write_all(b"f").unwrap()));
+        let writer =
+            runtime.spawn(move || (0..1000).for_each(|_| (&*theirs).write_all(b"f").unwrap()));
         (0..1000).for_each(|_| (&*client).write_all(b"t").unwrap());
         writer.join().unwrap();
         client.shutdown(Shutdown::Write).unwrap();
@@ -212,6 +213,38 @@ fn two_runtimes_and_a_thread_pass_one_connection_on() {
             assert_eq!(byte, n);
             server = Some(stream);
         }
+    }
+}
+
+#[test]
+fn fibers_of_both_drivers_and_a_thread_read_one_socket_at_once() {
+    let all = drivers();
+    let _watch = watch();
+    let one = runtime(all[0], 1);
+    let two = runtime(all[all.len() - 1], 1);
+    let (client, server) = pair();
+    let server = std::sync::Arc::new(server);
+    for round in 0..300 {
+        let read = || {
+            let server = server.clone();
+            move || (&*server).read(&mut [0; 1])
+        };
+        let readers = [one.spawn(read()), two.spawn(read()), two.spawn(read())];
+        let thread = thread::spawn(read());
+        wait_until(|| {
+            readers
+                .iter()
+                .all(|reader| reader.fiber().wait_reason() == WaitReason::Read)
+        });
+        // One at a time, so that what wakes all of them is for one alone.
+        for _ in 0..4 {
+            (&client).write_all(b"x").unwrap();
+        }
+        for reader in readers {
+            let count = reader.join().unwrap();
+            assert_eq!(count.unwrap(), 1, "round {round}");
+        }
+        assert_eq!(thread.join().unwrap().unwrap(), 1);
     }
 }
 
