@@ -66,7 +66,7 @@ fn main() -> io::Result<()> {
         });
         let forwards = s.spawn(|| forward(&proxy, &to));
         let clients: Vec<_> = (0..CLIENTS).map(|n| s.spawn(move || ask(at, n))).collect();
-        let asked: Result<(), _> = clients.into_iter().map(|c| c.join().unwrap()).collect();
+        let asked = clients.into_iter().try_for_each(|c| c.join().unwrap());
         proxy.close().and(server.close())?;
         let moved = forwards.join().unwrap();
         println!("{CLIENTS} connections, {} MiB forwarded", moved >> 20);

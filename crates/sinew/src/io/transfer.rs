@@ -5,10 +5,8 @@ use io_uring::{opcode, squeue, types};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// No system call moves more; as std has it.
-const MOST: usize = isize::MAX as usize;
-/// An entry of a ring counts in 32 bits.
-const MOST_BY_RING: usize = 0x7fff_f000;
+/// No system call moves more.
+const MOST: usize = 0x7fff_f000;
 
 /// For a receive that is known to find nothing: the kernel need not try before it
 /// waits (`IORING_RECVSEND_POLL_FIRST`).
@@ -72,12 +70,12 @@ impl Call for Recv<'_> {
 
     #[inline]
     fn has_drained(&self, count: &usize) -> bool {
-        self.tells && *count > 0 && *count < self.into.len()
+        self.tells && *count > 0 && *count < self.into.len().min(MOST)
     }
 
     #[inline]
     fn entry(&mut self, fd: BorrowedFd<'_>) -> Option<squeue::Entry> {
-        let length = self.into.len().min(MOST_BY_RING) as u32;
+        let length = self.into.len().min(MOST) as u32;
         let recv = opcode::Recv::new(fd_of(fd), self.into.as_mut_ptr(), length);
         let hint = if self.empty { POLL_FIRST } else { 0 };
         Some(recv.flags(self.flags).ioprio(hint).build())
@@ -125,12 +123,12 @@ impl Call for Send<'_> {
 
     #[inline]
     fn has_drained(&self, count: &usize) -> bool {
-        self.tells && *count < self.from.len()
+        self.tells && *count < self.from.len().min(MOST)
     }
 
     #[inline]
     fn entry(&mut self, fd: BorrowedFd<'_>) -> Option<squeue::Entry> {
-        let length = self.from.len().min(MOST_BY_RING) as u32;
+        let length = self.from.len().min(MOST) as u32;
         let send = opcode::Send::new(fd_of(fd), self.from.as_ptr(), length);
         Some(send.flags(self.flags | libc::MSG_NOSIGNAL).build())
     }

@@ -52,6 +52,7 @@ impl Call for Connect<'_> {
     }
 
     fn entry(&mut self, fd: BorrowedFd<'_>) -> Option<squeue::Entry> {
+        self.under_way = true;
         let address = self.address.as_ptr().cast();
         let length = self.address.len();
         Some(opcode::Connect::new(types::Fd(fd.as_raw_fd()), address, length).build())

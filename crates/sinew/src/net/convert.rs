@@ -10,7 +10,8 @@ macro_rules! converts {
             ///
             /// # Errors
             ///
-            /// The system's, if it cannot be duplicated.
+            /// The system's, if it cannot be duplicated; `ResourceBusy` for a listener
+            /// with clones that accept by epoll or on threads.
             pub fn into_std(self) -> std::io::Result<$std> {
                 let timeouts = (
                     self.socket

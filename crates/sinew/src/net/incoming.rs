@@ -36,10 +36,19 @@ impl Arrivals {
         if !std::mem::replace(&mut self.began, true) {
             self.ahead = Accepting::new(socket.source());
         }
-        let next = match &self.ahead {
+        let mut next = match &self.ahead {
             Some(ahead) => socket.accept_ahead(ahead, self.at),
             None => socket.accept(self.at).map(|(fd, _)| fd),
         };
+        let refused = |next: &io::Result<OwnedFd>| {
+            let error = next.as_ref().err();
+            error.and_then(io::Error::raw_os_error) == Some(libc::EAGAIN)
+        };
+        if self.ahead.is_some() && refused(&next) {
+            // Somebody has made it non-blocking: some kernels won't wait then.
+            self.ahead = None;
+            next = socket.accept(self.at).map(|(fd, _)| fd);
+        }
         if let Err(error) = &next {
             // A listener that is no listener, or was shut down by its descriptor,
             // would say so for ever.

@@ -23,8 +23,9 @@ pub(super) type At = &'static Location<'static>;
 #[derive(Clone)]
 pub(super) struct Socket {
     source: Arc<Source>,
-    /// A stream of TCP: a short transfer tells that there is no more for now. One of
-    /// a Unix socket may also be short because of what was sent along with a byte.
+    /// A stream of TCP that we have made: a short transfer tells that there is no more
+    /// for now. One of a Unix socket may also be short because of what was sent along
+    /// with a byte, and one that came from elsewhere because of a record of kernel TLS.
     tells: bool,
 }
 
@@ -105,7 +106,7 @@ impl Socket {
 
     /// The same by who accepts ahead.
     pub(super) fn accept_ahead(&self, ahead: &Accepting, at: At) -> io::Result<OwnedFd> {
-        self.accepting(|how| ahead.next(&self.source, how), at)
+        self.accepting(|how| ahead.next(how), at)
     }
 
     /// Calls `accept`, after a pause if the last one found no descriptor: the
@@ -160,6 +161,11 @@ impl Socket {
     pub(super) fn into_fd(self) -> io::Result<OwnedFd> {
         match Arc::try_unwrap(self.source) {
             Ok(source) => Ok(source.into_fd()),
+            // A duplicate shares the setting, and ours must not block.
+            Err(shared) if shared.is_nonblocking() => Err(io::Error::new(
+                io::ErrorKind::ResourceBusy,
+                "the listener has clones that accept without blocking",
+            )),
             Err(shared) => shared.as_fd().try_clone_to_owned(),
         }
     }

@@ -26,7 +26,7 @@ use crate::fiber::{Block, Intent, WaitReason};
 use crate::sched::{current, switch};
 use crate::sys::Lock;
 use crate::sys::poll::PollFor;
-use crate::sys::process::AbortOnUnwind;
+use crate::sys::process::{self, AbortOnUnwind};
 use crate::sys::uring::more_to_read;
 use crate::wait::node::{Node, WaitList};
 use crate::wait::{Deadline, WaitOutcome, WaitSpec, perform_for, point};
@@ -179,7 +179,8 @@ fn make_on_fiber<C: Call>(
         let tries = if by_ring {
             call.tries_first() && pays_alone(look, direction)
         } else {
-            look.is_ready(direction)
+            // Where waiting is forbidden nobody may have told us yet.
+            look.is_ready(direction) || !switch::may_wait()
         };
         if tries {
             match retry(|| call.attempt(source.as_fd())) {
@@ -195,12 +196,17 @@ fn make_on_fiber<C: Call>(
             match entry {
                 Some(entry) => match hand_over(Some(source), how, entry, block) {
                     Ok(answer) => match check(answer.result) {
-                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                            // Somebody has made it non-blocking: the kernel won't wait.
+                        // Somebody has made it non-blocking: the kernel won't wait. Or
+                        // it was interrupted: a connect is under way then.
+                        Err(error)
+                            if matches!(
+                                error.kind(),
+                                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                            ) =>
+                        {
                             by_ring = false;
                             continue;
                         }
-                        Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                         result => {
                             let output = call.complete(result?);
                             if direction == Direction::Write || more_to_read(answer.flags) {
@@ -257,7 +263,8 @@ fn finish<C: Call>(
 #[inline]
 pub(crate) fn done_at_once(block: NonNull<Block>) {
     // SAFETY: a fiber runs here, so this thread has a live core.
-    if unsafe { &*current::core() }.counts_to(BURST) && switch::may_wait() {
+    let enough = unsafe { &*current::core() }.counts_to(BURST);
+    if enough && switch::may_wait() && !process::is_forked() {
         // SAFETY: it runs here, may wait, and we hold nothing of the runtime's.
         unsafe { switch::leave(block, Intent::Yield) };
     }
@@ -306,7 +313,8 @@ fn hand_over(
     let fiber = unsafe { block.as_ref() };
     let own_line = Lock::new(WaitList::<Node>::new());
     let line = source.map_or(&own_line, |source| source.readiness().line(how.direction));
-    let completion = Completion::new(line);
+    let closable = source.map(|source| &**source.readiness());
+    let completion = Completion::new(line, closable);
     let entry = entry.user_data(completion.user_data());
     let unwinding = AbortOnUnwind("an operation was left while the kernel carries it out");
     let pinned_outside = fiber.pinned();
@@ -345,12 +353,11 @@ fn hand_over(
 #[cold]
 fn call_back(completion: &Completion<'_>, how: &How, block: NonNull<Block>) -> Answer {
     let patient = WaitSpec::new(how.reason, how.at);
-    let mut asked = false;
     loop {
         if let Some(answer) = completion.answer() {
             return answer;
         }
-        if !std::mem::replace(&mut asked, true) {
+        if completion.call_back() {
             let data = completion.user_data();
             // The ring is there: it has the operation.
             let _there = with_ring(|ring| ring.cancel(data));

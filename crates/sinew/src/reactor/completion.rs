@@ -12,6 +12,7 @@
 //! the waiting fiber, on one thread. Others touch only the node, under the line's
 //! lock.
 
+use super::readiness::Readiness;
 use crate::sys::Lock;
 use crate::wait::node::{Node, Place, WaitList};
 use crate::wait::{Enlisted, Operation, Waiter};
@@ -32,6 +33,10 @@ pub(crate) struct Completion<'a> {
     node: Node,
     /// Where who may end the wait early finds it.
     line: &'a Lock<WaitList<Node>>,
+    /// What may be closed meanwhile, if anything.
+    closable: Option<&'a Readiness>,
+    /// Waits for the answer, whatever happens: it was called back.
+    called_back: Cell<bool>,
     result: Cell<Option<Answer>>,
 }
 
@@ -43,10 +48,12 @@ unsafe impl Place for Completion<'_> {
 }
 
 impl<'a> Completion<'a> {
-    pub(crate) fn new(line: &'a Lock<WaitList<Node>>) -> Self {
+    pub(crate) fn new(line: &'a Lock<WaitList<Node>>, closable: Option<&'a Readiness>) -> Self {
         Self {
             node: Node::new(),
             line,
+            closable,
+            called_back: Cell::new(false),
             result: Cell::new(None),
         }
     }
@@ -54,6 +61,11 @@ impl<'a> Completion<'a> {
     /// What an entry carries, and its completion brings back; never 0 to 7.
     pub(crate) fn user_data(&self) -> u64 {
         std::ptr::from_ref(self).expose_provenance() as u64
+    }
+
+    /// From now on nothing but the answer ends a wait; true the first time.
+    pub(crate) fn call_back(&self) -> bool {
+        !self.called_back.replace(true)
     }
 
     /// What the kernel answered, once it did.
@@ -105,6 +117,11 @@ unsafe impl Operation for Completion<'_> {
             };
         }
         let mut line = self.line.lock();
+        // Under the lock: who closes claims all who are linked, after that.
+        let closed = self.closable.is_some_and(|what| what.look().is_closed());
+        if closed && !self.called_back.get() && waiter.take_oneself(place) {
+            return Enlisted::Done(None);
+        }
         self.node.belongs_to(waiter, place);
         // SAFETY: the caller's promise.
         unsafe { line.push_back(&self.node) };

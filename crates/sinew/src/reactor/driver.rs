@@ -9,12 +9,13 @@
 //! its loop, and by its fibers between two switches.
 //! Invariant 2 (bell first): the bell is there before the worker sleeps in the kernel.
 
-use super::registry::{Post, Registry};
+use super::registry::{Heard, Post, Registry};
 use super::ring::{Ring, RingSize};
 use super::tasks;
 use crate::sched::current;
 use crate::sched::seam::{Driver, Ended, ParkWord};
 use crate::sys::epoll::Bell;
+use crate::sys::process;
 use std::any::Any;
 use std::cell::UnsafeCell;
 use std::io;
@@ -59,6 +60,9 @@ struct Machinery {
     /// operation. The ring watches it.
     registry: Option<Registry>,
     ring: Option<Ring>,
+    /// The registry has more events than were taken: the ring has told of them
+    /// already, and will not do so again.
+    more: bool,
     /// The worker has left its loop.
     stopped: bool,
 }
@@ -127,9 +131,7 @@ impl Reactor {
     ) -> io::Result<R> {
         // SAFETY: the caller's promise.
         let machinery = unsafe { self.machinery() };
-        if machinery.stopped {
-            return Err(stopped());
-        }
+        machinery.check()?;
         if machinery.registry.is_none() {
             let registry = Registry::new()?;
             match self.kind {
@@ -146,9 +148,7 @@ impl Reactor {
     }
 
     fn ring<'a>(&self, machinery: &'a mut Machinery) -> io::Result<&'a mut Ring> {
-        if machinery.stopped {
-            return Err(stopped());
-        }
+        machinery.check()?;
         if machinery.ring.is_none() {
             machinery.ring = Some(Ring::new(self.size, self.bell()?.as_fd())?);
         }
@@ -177,22 +177,25 @@ impl Reactor {
         // enqueues fibers, and does not come back here.
         let machinery = unsafe { self.machinery() };
         let no_wait = Some(Duration::ZERO);
+        let wait = wait.map(|timeout| if machinery.more { no_wait } else { timeout });
         match (&mut machinery.ring, &mut machinery.registry) {
             (Some(ring), registry) => {
                 let found = ring.turn(wait);
                 self.count(ring);
-                let heard = match registry {
-                    Some(registry) if found.registry => registry.wait(no_wait, tasks::fire),
-                    _ => 0,
-                };
-                found.answers + heard > 0
+                let mut heard = Heard::default();
+                if let (Some(registry), true) = (registry, found.registry || machinery.more) {
+                    heard = registry.wait(no_wait, tasks::fire);
+                    machinery.more = heard.more;
+                }
+                found.answers > 0 || heard.some
             }
             (None, Some(registry)) => {
                 let timeout = wait.unwrap_or(no_wait);
                 if wait.is_none() && registry.post().watched() == 0 {
                     return false;
                 }
-                registry.wait(timeout, tasks::fire) > 0
+                // What is left over is told of by the next call.
+                registry.wait(timeout, tasks::fire).some
             }
             (None, None) => false,
         }
@@ -217,9 +220,20 @@ impl Reactor {
     }
 }
 
-#[cold]
-fn stopped() -> io::Error {
-    io::Error::other("the runtime has shut down")
+impl Machinery {
+    /// Whether it may be used: not after its end, and not in a forked child, which
+    /// shares the kernel's side of it with its parent.
+    fn check(&self) -> io::Result<()> {
+        if self.stopped {
+            return Err(io::Error::other("the runtime has shut down"));
+        }
+        if process::is_forked() {
+            return Err(io::Error::other(
+                "the runtime is that of the parent process",
+            ));
+        }
+        Ok(())
+    }
 }
 
 impl Driver for Reactor {

@@ -13,7 +13,7 @@
 use super::call::{self, How};
 use super::completion::Answer;
 use super::driver::{DriverKind, Reactor};
-use super::readiness::Readiness;
+use super::readiness::Direction;
 use super::ring::Ring;
 use super::source::{Source, closed};
 use crate::fiber::WaitReason;
@@ -29,7 +29,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::panic::Location;
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 /// How many connections may lie here before the kernel is asked to stop: those in
@@ -50,7 +50,8 @@ pub(super) struct Shots {
     orphaned: Cell<bool>,
     /// Where the iterator waits, if it does.
     waiting: Cell<*const ShotsWait<'static>>,
-    readiness: Arc<Readiness>,
+    /// Kept open until the last answer: an entry names it by its number.
+    source: Arc<Source>,
 }
 
 /// What to do next.
@@ -66,7 +67,7 @@ enum Shot {
 }
 
 impl Shots {
-    fn new(readiness: Arc<Readiness>) -> Self {
+    fn new(source: Arc<Source>) -> Self {
         Self {
             accepted: RefCell::new(VecDeque::new()),
             error: Cell::new(None),
@@ -74,13 +75,8 @@ impl Shots {
             stopping: Cell::new(false),
             orphaned: Cell::new(false),
             waiting: Cell::new(ptr::null()),
-            readiness,
+            source,
         }
-    }
-
-    /// The address that an entry carries.
-    fn address(&self) -> u64 {
-        ptr::from_ref(self).expose_provenance() as u64
     }
 
     fn next(&self) -> Shot {
@@ -106,7 +102,7 @@ impl Shots {
     /// `address` is that of a live `Shots` whose operation was pushed to the ring
     /// of this thread.
     pub(super) unsafe fn arrived(address: u64, answer: Answer) -> bool {
-        let at = ptr::with_exposed_provenance::<Shots>(address as usize);
+        let at = ptr::with_exposed_provenance_mut::<Shots>(address as usize);
         // SAFETY: invariant "owner".
         let shots = unsafe { &*at };
         if answer.result >= 0 {
@@ -123,7 +119,7 @@ impl Shots {
             shots.accepted.borrow_mut().clear();
             if !shots.armed.get() {
                 // SAFETY: leaked by `Accepting::drop`, and this was the last answer.
-                drop(unsafe { Box::from_raw(at.cast_mut()) });
+                drop(unsafe { Box::from_raw(at) });
             }
             return false;
         }
@@ -151,7 +147,8 @@ impl Shots {
 
 /// Accepts ahead, for one iterator; it stays on its fiber.
 pub(crate) struct Accepting {
-    shots: Box<Shots>,
+    /// From a box, and exposed: the kernel's answers come back to it by its address.
+    shots: NonNull<Shots>,
     /// Neither sent nor shared: the ring is this worker's.
     _here: PhantomData<*const ()>,
 }
@@ -159,72 +156,88 @@ pub(crate) struct Accepting {
 impl Accepting {
     /// None where connections are accepted one by one: not on a ring, or on a fiber
     /// that may move.
-    pub(crate) fn new(source: &Source) -> Option<Self> {
+    pub(crate) fn new(source: &Arc<Source>) -> Option<Self> {
         let block = switch::running()?;
         // SAFETY: the running fiber is alive.
         let moves = unsafe { block.as_ref() }.kind().migratable;
         let ring = Reactor::with_current(Reactor::kind) == Some(DriverKind::Uring);
         (ring && !moves && !source.never_waits()).then(|| Self {
-            shots: Box::new(Shots::new(source.readiness().clone())),
+            shots: NonNull::from(Box::leak(Box::new(Shots::new(source.clone())))),
             _here: PhantomData,
         })
     }
 
+    fn shots(&self) -> &Shots {
+        // SAFETY: invariant "owner": it is freed by our `drop`, or after it.
+        unsafe { self.shots.as_ref() }
+    }
+
+    fn user_data(&self) -> u64 {
+        Ring::shots_data(self.shots.as_ptr().expose_provenance() as u64)
+    }
+
     /// Waits for the next connection.
-    pub(crate) fn next(&self, source: &Source, how: &How) -> io::Result<OwnedFd> {
+    pub(crate) fn next(&self, how: &How) -> io::Result<OwnedFd> {
         point::check()?;
+        // Panics where waiting is forbidden: before the kernel knows of anything.
+        switch::about_to_wait();
+        let source = &self.shots().source;
         loop {
             if source.is_closed() {
                 return Err(closed());
             }
-            match self.shots.next() {
+            match self.shots().next() {
                 Shot::Accepted(fd) => return Ok(fd),
                 Shot::Failed(error) => return Err(io::Error::from_raw_os_error(error)),
-                Shot::Arm => self.arm(source)?,
+                Shot::Arm => self.arm()?,
+                Shot::Wait if !how.waits => return Err(io::ErrorKind::WouldBlock.into()),
                 Shot::Wait => {
-                    perform(&self.shots.wait(), &how.spec(source.as_fd()))
+                    perform(&self.shots().wait(), &how.spec(source.as_fd()))
                         .map_err(|outcome| how.error(outcome))?;
                 }
             }
         }
     }
 
-    fn arm(&self, source: &Source) -> io::Result<()> {
-        let fd = types::Fd(source.as_fd().as_raw_fd());
+    fn arm(&self) -> io::Result<()> {
+        let fd = types::Fd(self.shots().source.as_fd().as_raw_fd());
         let entry = opcode::AcceptMulti::new(fd)
             .flags(libc::SOCK_CLOEXEC)
             .build()
-            .user_data(Ring::shots_data(self.shots.address()));
-        // SAFETY: it points to the box alone, which stays until the last answer
-        // (invariant "owner").
+            .user_data(self.user_data());
+        // SAFETY: it points to the box alone, which stays until the last answer, and
+        // keeps the descriptor open for as long (invariant "owner").
         call::with_ring(|ring| unsafe { ring.push(entry) })?;
-        self.shots.set_armed();
+        self.shots().set_armed();
         Ok(())
     }
 
-    fn stop(&self) {
-        if self.shots.armed.get() && !self.shots.stopping.replace(true) {
-            let data = Ring::shots_data(self.shots.address());
-            // The ring is there: it has the operation.
-            let _there = call::with_ring(|ring| ring.cancel(data));
+    /// Asks the kernel to stop; false if it cannot be asked any more.
+    fn stop(&self) -> bool {
+        let shots = self.shots();
+        if !shots.armed.get() || shots.stopping.replace(true) {
+            return true;
         }
+        call::with_ring(|ring| ring.cancel(self.user_data())).is_ok()
     }
 }
 
 impl Drop for Accepting {
     fn drop(&mut self) {
-        self.stop();
+        let answers = self.stop() && switch::running().is_some() && !process::is_forked();
         // The listener's port is free again only when the kernel has let go of it.
-        while self.shots.armed.get() && switch::may_wait() && !process::is_forked() {
-            self.shots.accepted.borrow_mut().clear();
+        while self.shots().armed.get() && answers && switch::may_wait() {
+            self.shots().accepted.borrow_mut().clear();
             let spec = WaitSpec::new(WaitReason::Accept, Location::caller());
-            let woken = perform(&self.shots.wait(), &spec);
+            let woken = perform(&self.shots().wait(), &spec);
             debug_assert!(woken.is_ok());
         }
-        if self.shots.armed.get() {
-            self.shots.orphaned.set(true);
-            let empty = Box::new(Shots::new(self.shots.readiness.clone()));
-            std::mem::forget(std::mem::replace(&mut self.shots, empty));
+        if self.shots().armed.get() {
+            self.shots().orphaned.set(true);
+        } else {
+            // SAFETY: from a box, and nobody else has it: there was a last answer, or
+            // there was no operation.
+            drop(unsafe { Box::from_raw(self.shots.as_ptr()) });
         }
     }
 }
@@ -246,7 +259,7 @@ unsafe impl Place for ShotsWait<'_> {
 
 impl ShotsWait<'_> {
     fn line(&self) -> &Lock<WaitList<Node>> {
-        self.shots.readiness.line(super::Direction::Read)
+        self.shots.source.readiness().line(Direction::Read)
     }
 
     /// An answer has come.
@@ -285,10 +298,16 @@ unsafe impl Operation for ShotsWait<'_> {
                 Enlisted::Lost
             };
         }
+        let mut line = self.line().lock();
+        // Under the lock: who closes claims all who are linked, after that. One who
+        // stops waits for the last answer all the same.
+        let closed = self.shots.source.is_closed() && !self.shots.stopping.get();
+        if closed && waiter.take_oneself(place) {
+            return Enlisted::Done(());
+        }
         self.shots
             .waiting
             .set(ptr::from_ref(self).cast::<ShotsWait<'static>>());
-        let mut line = self.line().lock();
         self.node.belongs_to(waiter, place);
         // SAFETY: the caller's promise.
         unsafe { line.push_back(&self.node) };

@@ -105,10 +105,27 @@ pub(super) fn call(waker: Waker) {
                 .push(waker);
             outside.bell.ring();
         }
+        // There is no descriptor for it: a thread needs none.
         Err(error) => {
-            // A lost wake-up would be worse than user code on our stack.
-            log(&format!("a waker is called by a worker: {error}"));
-            quietly(|| waker.wake());
+            let mut left = LEFT_OVER.lock().unwrap_or_else(PoisonError::into_inner);
+            left.push(waker);
+            drop(left);
+            let started = std::thread::Builder::new()
+                .name("sinew-wakers".into())
+                .spawn(call_left_over);
+            if let Err(no_thread) = started {
+                log(&format!("wakers of tasks are late: {error}; {no_thread}"));
+            }
         }
+    }
+}
+
+/// Wakers for which there was no thread; the next one that starts calls all.
+static LEFT_OVER: Mutex<Vec<Waker>> = Mutex::new(Vec::new());
+
+fn call_left_over() {
+    let left = std::mem::take(&mut *LEFT_OVER.lock().unwrap_or_else(PoisonError::into_inner));
+    for waker in left {
+        quietly(|| waker.wake());
     }
 }

@@ -80,8 +80,10 @@ const WAITING_READ: u32 = 1 << 5;
 const WAITING_WRITE: u32 = 1 << 6;
 /// A read left something behind: unlike `READABLE` this is known, not assumed.
 const MORE: u32 = 1 << 7;
+/// A short read says nothing: it may have stopped at an urgent byte, or before an error.
+const CAREFUL: u32 = 1 << 8;
 /// One more for each event.
-const TICK: u32 = 1 << 8;
+const TICK: u32 = 1 << 9;
 
 /// What was known when somebody looked.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -146,13 +148,15 @@ impl Readiness {
 
     /// A call after `look` said that it would block.
     pub(crate) fn would_block(&self, look: Look, direction: Direction) {
-        self.clear(look, direction.ready() & !CLOSED);
+        self.clear(look, (direction.ready() | CAREFUL) & !CLOSED);
     }
 
     /// A call after `look` moved less than there was room for: there is no more,
     /// unless it is the end.
     pub(crate) fn drained(&self, look: Look, direction: Direction) {
-        self.clear(look, direction.moving());
+        if look.0 & CAREFUL == 0 {
+            self.clear(look, direction.moving());
+        }
     }
 
     fn clear(&self, look: Look, bits: u32) {
@@ -191,6 +195,9 @@ impl Readiness {
         }
         if events & HANG_UP != 0 {
             bits |= WRITE_ENDED;
+        }
+        if events & (PRIORITY | FAULT) != 0 {
+            bits |= CAREFUL;
         }
         self.set(bits)
     }

@@ -21,6 +21,8 @@ use std::time::Duration;
 
 /// How many events one call of the kernel brings at most.
 const BATCH: usize = 256;
+/// How often it is called in a row before fibers run again.
+const ROUNDS: u32 = 16;
 /// The token of the bell.
 const BELL: u64 = u64::MAX;
 
@@ -48,6 +50,15 @@ impl Post {
         // Relaxed: a recent number.
         self.watched.load(Ordering::Relaxed)
     }
+}
+
+/// What a call of the kernel brought.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Heard {
+    /// Events, not counting the bell's.
+    pub(crate) some: bool,
+    /// There may be more, of which nobody will tell again.
+    pub(crate) more: bool,
 }
 
 /// See the module header.
@@ -109,29 +120,30 @@ impl Registry {
         }
     }
 
-    /// Waits for events, at most for `timeout`, and gives what they wake to
-    /// `fire`; answers how many there were, but for the bell.
-    pub(crate) fn wait(&mut self, timeout: Option<Duration>, mut fire: impl FnMut(Wakes)) -> usize {
-        let mut heard = 0;
+    /// Waits for events, at most for `timeout`, and gives what they wake to `fire`.
+    pub(crate) fn wait(&mut self, timeout: Option<Duration>, mut fire: impl FnMut(Wakes)) -> Heard {
+        let mut heard = Heard::default();
         let mut timeout = timeout;
-        loop {
+        for round in 1.. {
             let count = self.post.epoll.wait(&mut self.events[..], timeout);
             for event in &self.events[..count] {
                 let (token, events) = (event.u64, event.events);
                 if token == BELL {
                     continue;
                 }
-                heard += 1;
+                heard.some = true;
                 if let Some(Some(what)) = self.slots.get(token as usize) {
                     fire(what.hear(events));
                 }
             }
             self.bury();
-            if count < BATCH || heard >= 16 * BATCH {
-                return heard;
+            heard.more = count == BATCH;
+            if !heard.more || round == ROUNDS {
+                break;
             }
             timeout = Some(Duration::ZERO);
         }
+        heard
     }
 }
 

@@ -24,6 +24,9 @@ const BATCH: usize = 64;
 /// How often one turn calls the kernel at most.
 const ROUNDS: usize = 16;
 
+/// How long to leave the kernel alone if it takes no entries.
+const PAUSE: Duration = Duration::from_millis(1);
+
 /// Answers that nobody waits for: to requests to cancel.
 const NOBODY: u64 = 0;
 /// The poll of the worker's bell, and of its registry.
@@ -172,6 +175,7 @@ impl Ring {
     /// may stay up when there is nothing left.
     pub(crate) fn turn(&mut self, wait: Option<Option<Duration>>) -> Found {
         let mut found = Found::default();
+        let waits = wait.is_some();
         let mut wait = wait;
         for _ in 0..ROUNDS {
             // Also an error ends the wait: EINTR; EBUSY, EAGAIN and ENOMEM go away
@@ -186,6 +190,10 @@ impl Ring {
             let refilled = self.backlog.len() < before && entered.is_ok();
             let some = self.reap(&mut found);
             let more = some && self.uring.has_work();
+            if waits && !some && entered.is_err() && !self.backlog.is_empty() {
+                // The kernel takes nothing, and has nothing: not without a pause.
+                std::thread::sleep(PAUSE);
+            }
             if !more && !refilled {
                 break;
             }

@@ -8,7 +8,7 @@
 use super::readiness::{Direction, Readiness};
 use super::registry::{Post, Registry};
 use super::{Reactor, outside};
-use crate::sys::Lock;
+use crate::sys::{Lock, process};
 use smallvec::SmallVec;
 use std::io;
 use std::mem::ManuallyDrop;
@@ -141,10 +141,15 @@ impl Source {
         Ok(())
     }
 
+    /// Whether it was made so by us.
+    pub(crate) fn is_nonblocking(&self) -> bool {
+        self.nonblocking.load(Ordering::Relaxed)
+    }
+
     /// Takes that back.
     pub(crate) fn make_blocking_again(&self) -> io::Result<()> {
-        // Relaxed: as above.
-        if self.nonblocking.swap(false, Ordering::Relaxed) {
+        // Relaxed: as above. A forked child shares the setting with its parent.
+        if self.nonblocking.swap(false, Ordering::Relaxed) && !process::is_forked() {
             set_nonblocking(self.as_fd(), false)?;
         }
         Ok(())
@@ -190,6 +195,9 @@ impl Source {
     }
 
     fn unwatch(&mut self) {
+        if process::is_forked() {
+            return; // the registrations are the parent's, who still wants them
+        }
         let registrations = std::mem::take(self.registrations.get_mut());
         for Registration { post, slot } in registrations {
             post.delete(self.fd.as_fd(), slot);

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// What happened to a descriptor, as the kernel tells it.
@@ -18,6 +19,9 @@ pub(crate) const OUT: u32 = libc::EPOLLOUT as u32;
 pub(crate) const READ_END: u32 = libc::EPOLLRDHUP as u32;
 pub(crate) const HANG_UP: u32 = libc::EPOLLHUP as u32;
 pub(crate) const FAULT: u32 = libc::EPOLLERR as u32;
+
+/// `epoll_pwait2` cannot be had.
+static WITHOUT_PWAIT2: AtomicBool = AtomicBool::new(false);
 
 /// One epoll instance.
 pub(crate) struct Epoll(OwnedFd);
@@ -73,6 +77,10 @@ impl Epoll {
     ///
     /// A signal ends it early, with none.
     pub(crate) fn wait(&self, events: &mut [EpollEvent], timeout: Option<Duration>) -> usize {
+        // Relaxed: found out again if it is not seen.
+        if WITHOUT_PWAIT2.load(Ordering::Relaxed) {
+            return self.wait_ms(events, timeout);
+        }
         let spec = timeout.map(|time| libc::timespec {
             tv_sec: time.as_secs().min(i64::MAX as u64 / 4) as libc::time_t,
             tv_nsec: time.subsec_nanos() as _,
@@ -95,10 +103,13 @@ impl Epoll {
         if count >= 0 {
             return count as usize;
         }
-        if io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS) {
-            return self.wait_ms(events, timeout);
+        if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted {
+            return 0;
         }
-        0 // EINTR; the others would be mistakes of ours
+        // Too old a kernel; or a filter of system calls that does not know this one,
+        // and says EPERM.
+        WITHOUT_PWAIT2.store(true, Ordering::Relaxed);
+        self.wait_ms(events, timeout)
     }
 
     /// The same before Linux 5.11: in milliseconds, rounded up.

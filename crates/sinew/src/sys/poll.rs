@@ -21,7 +21,7 @@ pub(crate) struct PollFor {
 
 impl PollFor {
     pub(crate) fn reading(fd: BorrowedFd<'_>) -> Self {
-        Self::new(fd, libc::POLLIN | libc::POLLPRI | libc::POLLRDHUP)
+        Self::new(fd, libc::POLLIN | libc::POLLRDHUP)
     }
 
     pub(crate) fn writing(fd: BorrowedFd<'_>) -> Self {

@@ -13,6 +13,7 @@ mod fs;
 mod interop;
 mod process;
 mod reliability;
+mod review;
 mod signal;
 mod stdio;
 mod tcp;

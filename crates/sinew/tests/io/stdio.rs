@@ -2,10 +2,13 @@
 
 use crate::harness::wait_until;
 use crate::world::{drivers, everywhere, runtime};
-use sinew::io::{stderr, stdin, stdout};
+use sinew::io::{Async, stderr, stdin, stdout};
 use sinew::process::{Child, Command, Stdio};
 use sinew::{Cancelled, IoDriver, WaitReason};
+use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::fd::FromRawFd;
+use std::ptr;
 
 /// Says to a test that it is the child, and what to do.
 const ROLE: &str = "SINEW_TEST_STDIO";
@@ -110,6 +113,45 @@ fn lines_are_read_as_they_come() {
             "[first][second][][InvalidData][last]"
         );
         assert!(output.status.success(), "{place}");
+    }
+}
+
+/// Both sides of a new terminal: the one that a person sits at, and the program's.
+fn terminal() -> (File, File) {
+    // SAFETY: room for the two descriptors, which are new and ours; no name, no settings.
+    unsafe {
+        let (mut person, mut program) = (0, 0);
+        let (name, settings, size) = (ptr::null_mut(), ptr::null(), ptr::null());
+        assert_eq!(
+            libc::openpty(&mut person, &mut program, name, settings, size),
+            0
+        );
+        (File::from_raw_fd(person), File::from_raw_fd(program))
+    }
+}
+
+#[test]
+fn a_terminal_is_read_and_written() {
+    let _watch = crate::harness::watch();
+    for place in places() {
+        let (mut person, program) = terminal();
+        // It echoes these at once, so before what the child prints. The last is Ctrl-D.
+        person.write_all(b"first\nsecond\n\x04").unwrap();
+        let mut child = child(&format!("lines@{place}"))
+            .stdin(program.try_clone().unwrap())
+            .stdout(program)
+            .spawn()
+            .unwrap();
+        let mut person = Async::new(person).unwrap();
+        let mut text = Vec::new();
+        while !String::from_utf8_lossy(&text).contains(END) {
+            let mut bytes = [0; 100];
+            let count = person.read(&mut bytes).unwrap();
+            text.extend_from_slice(&bytes[..count]);
+        }
+        assert_eq!(printed(&text), "[first][second]", "{place}");
+        drop(person);
+        child.wait().unwrap();
     }
 }
 

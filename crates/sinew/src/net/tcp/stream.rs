@@ -183,7 +183,7 @@ impl TcpStream {
     }
 }
 
-converts!(TcpStream, std::net::TcpStream, Socket::tcp, "`TcpStream`");
+converts!(TcpStream, std::net::TcpStream, Socket::new, "`TcpStream`");
 has_timeouts!(TcpStream);
 reads_and_writes!(TcpStream);
 

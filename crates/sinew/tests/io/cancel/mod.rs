@@ -197,7 +197,7 @@ fn a_panic_closes_the_sockets_it_unwinds() {
             panic_expected(5);
         });
         (&client).write_all(b"x").unwrap();
-        let error = holder.join().map(|()| ()).unwrap_err();
+        let error = holder.join().unwrap_err();
         assert!(is_expected(&*error.into_panic(), 5));
         assert_eq!((&client).read(&mut [0; 8]).unwrap(), 0);
     });
@@ -223,7 +223,7 @@ fn sockets_are_used_and_dropped_while_a_panic_unwinds() {
         (&client).read_exact(&mut text).unwrap();
         assert_eq!(&text, b"bye");
         (&client).write_all(b"bye").unwrap();
-        assert!(holder.join().map(|()| ()).unwrap_err().is_panic());
+        assert!(holder.join().unwrap_err().is_panic());
     });
 }
 

@@ -23,7 +23,7 @@ pub(super) fn each_way_to_end() {
                     (&one).write_all(b"x").unwrap();
                     panic_expected(1);
                 });
-                assert!(panics.join().map(|()| ()).is_err());
+                assert!(panics.join().is_err());
             }
         });
     }

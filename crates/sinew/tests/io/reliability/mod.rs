@@ -30,10 +30,8 @@ fn descriptor_limit() -> usize {
         rlim_max: 0,
     };
     // SAFETY: a place for the answer.
-    assert_eq!(
-        unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) },
-        0
-    );
+    let told = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+    assert_eq!(told, 0);
     usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
 }
 

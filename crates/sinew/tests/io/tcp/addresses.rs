@@ -29,7 +29,8 @@ fn all_that_std_takes_for_an_address_is_one() {
         assert_eq!(first("127.0.0.1:80"), four);
         assert_eq!(first("[::1]:80".to_owned()), six);
         assert_eq!(first(&[six, four][..]), six);
-        assert_eq!(first(&&four), four);
+        let reference = &four;
+        assert_eq!(first(reference), four);
     });
 }
 

@@ -1,0 +1,1 @@
+//! Cases that a review found.
