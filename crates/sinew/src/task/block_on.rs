@@ -1,5 +1,6 @@
 //! Running a future to its end, on a fiber or a thread.
 
+use super::park::yield_now;
 use crate::error::Cancelled;
 use crate::fiber::{BlockRef, ThreadProxy, WaitReason};
 use crate::sched::{current, switch};
@@ -9,6 +10,7 @@ use std::future::Future;
 use std::panic::Location;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Wake, Waker};
 
 /// Runs `future` to its end and returns its output.
@@ -73,11 +75,25 @@ fn poll_until_ready<F: Future>(future: F, spec: &WaitSpec<'_>) -> Result<F::Outp
             token: Some(Token::Poll),
             ..*spec
         };
+        let before = switches();
         if wait(&Waiter::for_current(), &spec) == WaitOutcome::Cancelled {
             return Err(Cancelled);
         }
         tokens.taken = true;
+        if before.is_some() && before == switches() {
+            // It was told to poll again before it could leave: a future that wakes
+            // itself means to let others run.
+            yield_now();
+        }
     }
+}
+
+/// How often this worker has switched; none on a plain thread.
+fn switches() -> Option<u64> {
+    // SAFETY: a non-null core is this thread's and alive.
+    let core = unsafe { current::core().as_ref() }?;
+    // Relaxed: this thread's own counter.
+    Some(core.remote().counters.switches.load(Ordering::Relaxed))
 }
 
 /// Gives a taken token back to an outer `block_on`, also when unwinding.

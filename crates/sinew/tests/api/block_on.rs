@@ -333,3 +333,23 @@ fn what_a_future_borrows_is_there_while_it_runs() {
         assert_eq!(seen, [0, 1, 2]);
     });
 }
+
+#[test]
+fn a_future_that_wakes_itself_lets_others_run() {
+    let _watch = watch();
+    runtime(1).run(|| {
+        let done = Arc::new(AtomicUsize::new(0));
+        let other = sinew::spawn({
+            let done = done.clone();
+            move || done.store(1, Ordering::Relaxed)
+        });
+        block_on(poll_fn(|context| {
+            if done.load(Ordering::Relaxed) == 1 {
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }));
+        other.join().unwrap();
+    });
+}

@@ -182,8 +182,6 @@ fn it_may_be_taken_apart_and_made_again() {
 fn a_file_never_waits() {
     everywhere(|| {
         let file = Async::new(std::fs::File::open("/proc/self/status").unwrap()).unwrap();
-        // BUG: on a ring `call::make` watches before it has tried a call without an
-        // entry, which for a file is not permitted.
         file.readable().unwrap();
         let mut text = String::new();
         (&file).read_to_string(&mut text).unwrap();

@@ -4,7 +4,7 @@ mod races;
 
 use crate::close::{Who, for_each_waiter, waiting};
 use crate::harness::{is_expected, panic_expected, wait_until, watch};
-use crate::tcp::{listen, narrow_pair, pair};
+use crate::tcp::{listen, listen_alone, narrow_pair, pair};
 use crate::world::{drivers, everywhere, on_fibers, runtime};
 use sinew::net::{TcpListener, TcpStream};
 use sinew::{CancelToken, Cancelled, WaitReason};
@@ -235,8 +235,8 @@ fn a_runtime_that_shuts_down_ends_all_waits() {
             let runtime = runtime(driver, workers);
             let (one, reads) = pair();
             let (two, writes) = narrow_pair();
-            let accepts = listen();
-            let iterates = listen();
+            let accepts = listen_alone();
+            let iterates = listen_alone();
             let addresses = [
                 accepts.local_addr().unwrap(),
                 iterates.local_addr().unwrap(),

@@ -1,6 +1,7 @@
 //! Cases in child processes, which are this same binary with a variable set.
 
 use super::{echoes, kernel, leaks, limits, many, soak};
+use crate::harness::watch;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
@@ -14,7 +15,7 @@ fn child() {
     let Ok(case) = std::env::var(CASE) else {
         return;
     };
-    let _watch = crate::harness::watch();
+    let _watch = watch();
     match case.as_str() {
         "echo server" => echoes::server(),
         "echo clients" => echoes::clients(),
@@ -145,6 +146,7 @@ impl Ended {
 /// Runs a case on each driver.
 pub fn on_each_driver(case: &str) {
     for driver in driver_names() {
+        let _watch = watch();
         let begun = Instant::now();
         let ended = start(case, &[("SINEW_IO", driver)]).end();
         eprintln!("{driver}: {:?}\n{}", begun.elapsed(), ended.stdout);

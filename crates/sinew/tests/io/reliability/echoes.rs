@@ -82,8 +82,8 @@ pub(super) fn clients() {
 
 #[test]
 fn every_byte_of_many_connections_comes_back() {
-    let _watch = watch();
     for driver in driver_names() {
+        let _watch = watch();
         let mut server = start("echo server", &[("SINEW_IO", driver)]);
         let address = server.says("listens on");
         let clients = start("echo clients", &[("SINEW_IO", driver), (ADDRESS, &address)]);
@@ -124,7 +124,6 @@ pub(super) fn storm() {
 
 #[test]
 fn a_storm_of_short_connections_is_served_and_leaves_nothing() {
-    let _watch = watch();
     on_each_driver("storm");
 }
 
@@ -177,7 +176,6 @@ pub(super) fn slow_and_fast() {
 
 #[test]
 fn slow_clients_do_not_keep_quick_ones_from_their_answers() {
-    let _watch = watch();
     on_each_driver("slow and fast");
 }
 
@@ -228,6 +226,5 @@ pub(super) fn resets() {
 
 #[test]
 fn resets_at_random_points_harm_nobody_else() {
-    let _watch = watch();
     on_each_driver("resets");
 }

@@ -2,7 +2,7 @@
 
 use super::child::on_each_driver;
 use super::leaving_nothing;
-use crate::harness::{panic_expected, wait_until, watch};
+use crate::harness::{panic_expected, wait_until};
 use crate::tcp::{listen, narrow_pair, pair};
 use sinew::net::{TcpListener, TcpStream};
 use sinew::{CancelToken, WaitReason};
@@ -102,7 +102,6 @@ fn one_of_each() {
 
 #[test]
 fn no_way_to_end_a_wait_leaves_anything_behind() {
-    let _watch = watch();
     on_each_driver("leaks");
 }
 
@@ -147,6 +146,5 @@ pub(super) fn moved_about() {
 
 #[test]
 fn sockets_dropped_elsewhere_leave_nothing_behind() {
-    let _watch = watch();
     on_each_driver("moved");
 }

@@ -3,7 +3,7 @@
 use super::child::on_each_driver;
 use super::leaving_nothing;
 use super::server::Server;
-use crate::harness::{Rng, wait_until, watch};
+use crate::harness::{Rng, wait_until};
 use crate::tcp::pair;
 use sinew::net::TcpStream;
 use sinew::{Cancelled, WaitReason};
@@ -70,7 +70,6 @@ pub(super) fn more_reads_than_a_ring_holds() {
 
 #[test]
 fn more_reads_than_a_ring_has_entries_all_come_to_an_end() {
-    let _watch = watch();
     on_each_driver("full ring");
 }
 
@@ -124,6 +123,5 @@ pub(super) fn timers_with_io() {
 
 #[test]
 fn timers_by_the_thousand_and_busy_connections_do_not_starve_each_other() {
-    let _watch = watch();
     on_each_driver("timers");
 }

@@ -3,7 +3,7 @@
 use super::child::on_each_driver;
 use super::server::Server;
 use super::{at_length, leaving_nothing};
-use crate::harness::{Rng, watch};
+use crate::harness::Rng;
 use sinew::net::TcpStream;
 use sinew::{Cancelled, Handle};
 use std::io::{self, ErrorKind, Read, Write};
@@ -125,6 +125,5 @@ pub(super) fn soak() {
 
 #[test]
 fn everything_at_random_leaves_nothing_behind() {
-    let _watch = watch();
     on_each_driver("soak");
 }

@@ -1,6 +1,6 @@
 //! From names to addresses, and the addresses of sockets.
 
-use super::{listen, pair};
+use super::{listen, listen_alone, pair};
 use crate::harness::wait_until;
 use crate::world::everywhere;
 use sinew::net::{TcpListener, TcpStream, ToSocketAddrs, lookup_host};
@@ -176,7 +176,7 @@ fn an_ipv6_listener_takes_ipv4_only_if_told() {
 #[test]
 fn a_port_is_free_again_when_its_listener_is_dropped() {
     everywhere(|| {
-        let listener = listen();
+        let listener = listen_alone();
         let address = listener.local_addr().unwrap();
         let client = TcpStream::connect(address).unwrap();
         let (server, _) = listener.accept().unwrap();

@@ -1,6 +1,6 @@
 //! Connections one after the other, and those that were accepted ahead.
 
-use super::listen;
+use super::{listen, listen_alone};
 use crate::harness::{panic_expected, wait_until, watch};
 use crate::world::{drivers, everywhere, on_fibers, runtime};
 use sinew::net::{TcpListener, TcpStream};
@@ -79,7 +79,7 @@ fn what_was_accepted_ahead_is_closed_with_the_iterator() {
 #[test]
 fn the_port_is_free_as_soon_as_iterator_and_listener_are_gone() {
     everywhere(|| {
-        let listener = listen();
+        let listener = listen_alone();
         let address = listener.local_addr().unwrap();
         let mut listener = Some(listener);
         for _ in 0..50 {
@@ -101,7 +101,7 @@ fn the_port_is_free_as_soon_as_iterator_and_listener_are_gone() {
 #[test]
 fn an_iterator_that_was_parked_lets_go_of_the_port_too() {
     on_fibers(|| {
-        let listener = listen();
+        let listener = listen_alone();
         let address = listener.local_addr().unwrap();
         let waits = sinew::spawn(move || listener.into_incoming().next().unwrap().map(|_| ()));
         wait_until(|| waits.fiber().wait_reason() == WaitReason::Accept);
@@ -189,7 +189,7 @@ fn a_panic_while_iterating_lets_go_of_the_port() {
     for driver in drivers() {
         let _watch = watch();
         let runtime = runtime(driver, 1);
-        let listener = listen();
+        let listener = listen_alone();
         let address = listener.local_addr().unwrap();
         let clients: Vec<_> = (0..10)
             .map(|_| TcpStream::connect(address).unwrap())
@@ -211,7 +211,7 @@ fn an_iterator_is_dropped_where_waiting_is_forbidden() {
         let _watch = watch();
         runtime(driver, 1).run(|| {
             for _ in 0..20 {
-                let listener = listen();
+                let listener = listen_alone();
                 let address = listener.local_addr().unwrap();
                 let mut incoming = listener.into_incoming();
                 let client = TcpStream::connect(address).unwrap();

@@ -19,6 +19,12 @@ pub fn listen() -> TcpListener {
     TcpListener::bind("127.0.0.1:0").unwrap()
 }
 
+/// A port that nobody else can have meanwhile: on an address that no other test binds or
+/// connects from.
+pub fn listen_alone() -> TcpListener {
+    TcpListener::bind("127.77.0.1:0").unwrap()
+}
+
 /// Both ends of a connection.
 pub fn pair() -> (TcpStream, TcpStream) {
     let listener = listen();

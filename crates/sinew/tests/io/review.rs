@@ -1,1 +1,0 @@
-//! Cases that a review found.
