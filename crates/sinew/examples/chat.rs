@@ -1,8 +1,7 @@
 //! A chat room: each line goes to all who are there. Nobody waits for slow readers: who
 //! falls behind is told how much it missed, who does not read at all has to go.
 //!
-//! `cargo run --release --example chat` talks to itself and ends; with an address it
-//! serves until it is killed: `… --example chat 127.0.0.1:7777`, then `nc 127.0.0.1 7777`.
+//! `cargo run --release --example chat` talks to itself; with an address it serves `nc`s.
 
 use sinew::channel::broadcast::{self, RecvError};
 use sinew::net::{TcpListener, TcpStream};
@@ -24,6 +23,7 @@ fn visit(stream: &TcpStream, room: &broadcast::Sender<String>) {
 
 /// Passes all that is said on to one of them.
 fn tell(mut to: &TcpStream, mut news: broadcast::Receiver<String>) -> io::Result<()> {
+    to.set_nodelay(true)?; // a line is small, and to be read at once
     to.set_write_timeout(Some(Duration::from_millis(500)))?;
     to.write_all(b"welcome\n")?;
     loop {
@@ -69,6 +69,7 @@ fn main() -> io::Result<()> {
             s.spawn(move || assert_eq!(chat(stream, name).unwrap(), 1 + ALL));
         }
     });
+    sinew::sleep(Duration::from_secs(1))?; // longer than anybody waits for it
     sleeper.set_read_timeout(Some(Duration::from_secs(2)))?;
     let heard = BufReader::new(sleeper).lines().map_while(Result::ok);
     println!(

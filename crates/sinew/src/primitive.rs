@@ -3,7 +3,7 @@
 //! Built normally these are std's; built with `--cfg loom` they are loom's, so
 //! that the very code that ships is what a model runs. Statics cannot be loom's;
 //! they use `std` directly. Words that the kernel reads are loom's only because
-//! a model replaces the kernel too: see `futex` at the end.
+//! a model replaces the kernel too: see `futex` and `poll` at the end.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{
@@ -130,6 +130,120 @@ pub(crate) mod futex {
         });
         if let Some(sleeper) = woken {
             sleeper.thread.unpark();
+        }
+    }
+}
+
+/// Stands for descriptors and `poll(2)` in a model; `sys::poll` is this then.
+///
+/// A descriptor is a number of rings, and ready unless that is zero. A `wait` stands
+/// at both of its own before it looks at them, as the kernel does. A timeout is over
+/// at once. As for the futex, only the end of a sleep is ordered more strongly than
+/// we may rely on: a ring that comes before the sleep orders nothing.
+#[cfg(loom)]
+pub(crate) mod poll {
+    use super::{AtomicU32, Mutex, Ordering};
+    use loom::thread::{self, Thread};
+    use std::cell::{Cell, RefCell};
+    use std::io;
+    use std::os::fd::RawFd;
+    use std::rc::Rc;
+
+    struct Descriptor {
+        rings: AtomicU32,
+        /// The kernel orders the making of a descriptor before its use: who rings
+        /// takes it, who polls its own does not.
+        made: Mutex<()>,
+    }
+
+    struct Sleeper {
+        number: usize,
+        at: [RawFd; 2],
+        /// Once it has looked.
+        asleep: Option<Thread>,
+    }
+
+    std::thread_local! {
+        // As for the futex, these need no care.
+        static OPEN: RefCell<Vec<Option<Rc<Descriptor>>>> = const { RefCell::new(Vec::new()) };
+        static SLEEPERS: RefCell<Vec<Sleeper>> = const { RefCell::new(Vec::new()) };
+        static NEXT: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// A new descriptor, with the lowest number, as the kernel does it: after a run of
+    /// a model all were given back, and the next begins with the same numbers.
+    pub(crate) fn take_bell() -> io::Result<RawFd> {
+        let new = Rc::new(Descriptor {
+            rings: AtomicU32::new(0),
+            made: Mutex::new(()),
+        });
+        drop(new.made.lock());
+        OPEN.with_borrow_mut(|all| {
+            let vacant = all.iter().position(Option::is_none);
+            let number = vacant.unwrap_or(all.len());
+            if vacant.is_none() {
+                all.push(None);
+            }
+            all[number] = Some(new);
+            Ok(number as RawFd)
+        })
+    }
+
+    pub(crate) fn give_bell(bell: RawFd) {
+        OPEN.with_borrow_mut(|all| all[bell as usize] = None);
+    }
+
+    /// None if it was given back: then who rings is late.
+    fn find(descriptor: RawFd) -> Option<Rc<Descriptor>> {
+        OPEN.with_borrow(|all| all[descriptor as usize].clone())
+    }
+
+    pub(crate) fn ring(descriptor: RawFd) {
+        let Some(found) = find(descriptor) else {
+            return;
+        };
+        drop(found.made.lock());
+        found.rings.fetch_add(1, Ordering::Relaxed);
+        // No switch since.
+        SLEEPERS.with_borrow_mut(|sleepers| {
+            sleepers.retain(|sleeper| {
+                let woken = sleeper.at.contains(&descriptor);
+                if let (true, Some(thread)) = (woken, &sleeper.asleep) {
+                    thread.unpark();
+                }
+                !woken
+            });
+        });
+    }
+
+    /// True if `what` is ready; takes the rings of the bell.
+    pub(crate) fn wait(what: RawFd, bell: RawFd, timed: bool) -> bool {
+        let number = NEXT.replace(NEXT.get() + 1);
+        loop {
+            SLEEPERS.with_borrow_mut(|sleepers| {
+                sleepers.push(Sleeper {
+                    number,
+                    at: [what, bell],
+                    asleep: None,
+                });
+            });
+            // Read-modify-writes see the newest.
+            let [ready, rung] = [(what, u32::MAX), (bell, 0)].map(|(descriptor, keep)| {
+                let found = find(descriptor).expect("open while it is polled");
+                found.rings.fetch_and(keep, Ordering::Relaxed) > 0
+            });
+            if ready || rung || timed {
+                SLEEPERS.with_borrow_mut(|all| all.retain(|sleeper| sleeper.number != number));
+                return ready;
+            }
+            let own = |sleepers: &mut Vec<Sleeper>| {
+                let own = sleepers.iter_mut().find(|sleeper| sleeper.number == number);
+                own.map(|own| own.asleep = Some(thread::current()))
+                    .is_some()
+            };
+            while SLEEPERS.with_borrow_mut(own) {
+                thread::park();
+            }
         }
     }
 }

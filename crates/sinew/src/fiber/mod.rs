@@ -20,6 +20,8 @@ mod state;
 
 #[cfg(all(test, loom))]
 mod loom_tests;
+#[cfg(all(test, loom))]
+mod proxy_loom_tests;
 
 pub(crate) use block::{Birth, Block, Context, Extras, Intent, Kind, Ops, OpsOf, Suspender};
 pub(crate) use block_ref::{BlockRef, release};

@@ -11,17 +11,20 @@ use crate::reactor::{Call, Direction, How, Source, call};
 use crate::time::Instant;
 use crate::wait::{Deadline, Pending};
 use std::fmt;
+use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::panic::Location;
+use std::pin::pin;
+use std::task;
 use std::time::Duration;
 
 /// A descriptor for whose readiness only the fiber waits: a pipe, a device, a socket of
 /// another library.
 ///
 /// It sets `O_NONBLOCK`, which is seen by whoever has a duplicate of the descriptor, and
-/// takes that back when it is dropped or [taken apart](Self::into_inner). For what the
+/// takes that back when it is [taken apart](Self::into_inner). For what the
 /// kernel cannot wait for, such as files, it does nothing.
 ///
 /// It reads and writes by `read(2)` and `write(2)`, whatever `F` does for that; by
@@ -130,8 +133,13 @@ impl<F: AsFd> Async<F> {
     }
 
     /// Hands back what it was made of; its descriptor blocks again, if it did.
+    ///
+    /// Not if it is just dropped: a duplicate may be in use.
     pub fn into_inner(self) -> F {
         let mut this = ManuallyDrop::new(self);
+        // It cannot fail on an open descriptor.
+        let again = this.source.make_blocking_again();
+        debug_assert!(again.is_ok(), "{again:?}");
         // SAFETY: once each, for `drop` is not run.
         unsafe {
             this.release();
@@ -147,7 +155,7 @@ impl<F: AsFd> Async<F> {
     unsafe fn release(&mut self) {
         // SAFETY: the caller's promise.
         let source = unsafe { ManuallyDrop::take(&mut self.source) };
-        let _number: RawFd = source.into_fd().into_raw_fd(); // `inner` closes it
+        let _number: RawFd = source.into_fd_as_it_is().into_raw_fd(); // `inner` closes it
     }
 
     /// Waits until a read would not block, or would say an error or the end.
@@ -279,8 +287,13 @@ impl<F: AsFd> Async<F> {
                 done => return done,
             }
             self.source.readiness().would_block(look, direction);
-            self.source.watch()?;
-            Pending::new(self.source.readiness().ready(direction)).await;
+            let mut ready = pin!(Pending::new(self.source.readiness().ready(direction)));
+            // Each time, for the task may have moved to where nobody watches for it.
+            poll_fn(|context| match self.source.watch() {
+                Ok(()) => ready.as_mut().poll(context).map(Ok),
+                Err(error) => task::Poll::Ready(Err(error)),
+            })
+            .await?;
         }
     }
 
@@ -351,6 +364,7 @@ impl<F: AsFd> Async<F> {
         into: &mut [IoSliceMut<'_>],
         at: &'static Location<'static>,
     ) -> io::Result<usize> {
+        self.source.make_nonblocking()?; // who has a duplicate may have changed it
         let how = How::of(&self.source, Direction::Read, at);
         call::make(&self.source, &how, &mut transfer::Read { into })
     }
@@ -360,6 +374,7 @@ impl<F: AsFd> Async<F> {
         from: &[IoSlice<'_>],
         at: &'static Location<'static>,
     ) -> io::Result<usize> {
+        self.source.make_nonblocking()?;
         let how = How::of(&self.source, Direction::Write, at);
         call::make(&self.source, &how, &mut transfer::Write { from })
     }

@@ -1,29 +1,22 @@
 //! From a reader to a writer, and both ways between two streams.
 //!
-//! Through a buffer of our own. `splice(2)` through a pipe was measured instead, one
-//! direction over loopback, bytes for each second of CPU:
-//!
-//! | chunks of | buffer: the proxy | all three | pipe: the proxy | all three |
-//! |-----------|-------------------|-----------|-----------------|-----------|
-//! | 64 KiB    | 1.7–2.1 GB        | 0.9 GB    | 2.5–2.7 GB      | 0.8–0.9 GB |
-//! | 1 KiB     | 1.4–1.6 GB        | 0.5–0.6 GB | 2.1 GB         | 0.6 GB    |
-//! | 100 bytes | 0.3–0.4 GB        | 0.1 GB    | 0.5 GB          | 0.1 GB    |
-//!
-//! It spares the proxy a copy, which then costs the reader at the other end a cold
-//! cache, so that all together gain nothing. For that it blocks unless both sockets
-//! have `O_NONBLOCK` (`SPLICE_F_NONBLOCK` speaks of the pipe alone), which everybody
-//! with a duplicate would see; takes four more descriptors for each pair; and what is
-//! in a pipe when the copy ends early is lost or has to be written all the same.
+//! Through a buffer; between two sockets that have much to say by `splice(2)`
+//! (`io::splice` has the figures).
 
+use super::splice;
+use crate::reactor::Source;
 use crate::scope::nursery;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::panic::Location;
 
 /// How much is moved at once.
 const BUFFER: usize = 64 * 1024;
 /// How much at first, between two streams: most of them have little to say, and a
 /// proxy has many of them.
 const FIRST: usize = 8 * 1024;
+/// So many full buffers in a row are bulk.
+const BULK: usize = 4;
 
 /// Copies all that `reader` has to `writer`, and answers how many bytes there were.
 ///
@@ -47,28 +40,44 @@ where
     R: Read + ?Sized,
     W: Write + ?Sized,
 {
-    pump(reader, writer, BUFFER)
+    match pump(reader, writer, BUFFER, usize::MAX)? {
+        Pumped::All(count) | Pumped::Bulk(count) => Ok(count),
+    }
 }
 
-/// Copies until the reader's end, through a buffer that is as large as it pays.
+/// How a pump stopped, and how much it had moved.
+enum Pumped {
+    /// At the reader's end.
+    All(u64),
+    /// Because there is so much.
+    Bulk(u64),
+}
+
+/// Copies until the reader's end, through a buffer that is as large as it pays, or until
+/// the buffer was filled `bulk` times in a row.
 #[track_caller]
-fn pump<R, W>(reader: &mut R, writer: &mut W, first: usize) -> io::Result<u64>
+fn pump<R, W>(reader: &mut R, writer: &mut W, first: usize, bulk: usize) -> io::Result<Pumped>
 where
     R: Read + ?Sized,
     W: Write + ?Sized,
 {
     let mut buffer = vec![0; first];
     let mut copied = 0;
+    let mut full = 0;
     loop {
         let count = match reader.read(&mut buffer) {
-            Ok(0) => return Ok(copied),
+            Ok(0) => return Ok(Pumped::All(copied)),
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),
         };
         writer.write_all(&buffer[..count])?;
         copied += count as u64;
-        if count == buffer.len() && count < BUFFER {
+        full = if count == buffer.len() { full + 1 } else { 0 };
+        if full >= bulk {
+            return Ok(Pumped::Bulk(copied));
+        }
+        if full > 0 && count < BUFFER {
             buffer = vec![0; BUFFER];
         }
     }
@@ -77,9 +86,9 @@ where
 /// A stream whose two directions end one after the other; what
 /// [`copy_bidirectional`] copies between.
 ///
-/// Everything with a descriptor is one, such as a [`TcpStream`](crate::net::TcpStream)
-/// or an [`Async`](crate::io::Async). A stream that says its end by itself, as one with
-/// a protocol in between does, implements it.
+/// A [`TcpStream`](crate::net::TcpStream), a [`UnixStream`](crate::net::UnixStream) and
+/// an [`Async`](crate::io::Async) are. A stream with a protocol in between, which says its
+/// end by itself, may implement it.
 pub trait Duplex {
     /// Tells the peer that no more comes; reading may go on.
     ///
@@ -87,21 +96,51 @@ pub trait Duplex {
     ///
     /// The system's.
     fn shutdown_write(&self) -> io::Result<()>;
+
+    /// The socket, if nothing is between it and the bytes that are read and written.
+    #[doc(hidden)]
+    fn bare(&self) -> Option<Bare<'_>> {
+        None
+    }
 }
 
-impl<T: AsFd + ?Sized> Duplex for T {
+/// A socket of ours, for [`Duplex`].
+#[doc(hidden)]
+pub struct Bare<'a>(pub(crate) &'a Source);
+
+impl std::fmt::Debug for Bare<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Bare")
+    }
+}
+
+impl<T: Duplex + ?Sized> Duplex for &T {
     fn shutdown_write(&self) -> io::Result<()> {
-        // SAFETY: no pointers; the descriptor is borrowed for the call.
-        let done = unsafe { libc::shutdown(self.as_fd().as_raw_fd(), libc::SHUT_WR) };
-        if done == 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        match error.raw_os_error() {
-            // Its peer is gone, or it has no such thing as a half.
-            Some(libc::ENOTCONN | libc::ENOTSOCK) => Ok(()),
-            _ => Err(error),
-        }
+        (**self).shutdown_write()
+    }
+
+    fn bare(&self) -> Option<Bare<'_>> {
+        (**self).bare()
+    }
+}
+
+impl<F: AsFd> Duplex for super::Async<F> {
+    fn shutdown_write(&self) -> io::Result<()> {
+        end_writing(self.get_ref().as_fd())
+    }
+}
+
+/// Tells the peer of a socket that no more comes.
+pub(crate) fn end_writing(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: no pointers; the descriptor is borrowed for the call.
+    if unsafe { libc::shutdown(fd.as_raw_fd(), libc::SHUT_WR) } == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        // Its peer is gone, or it has no such thing as a half.
+        Some(libc::ENOTCONN | libc::ENOTSOCK) => Ok(()),
+        _ => Err(error),
     }
 }
 
@@ -113,7 +152,9 @@ impl<T: AsFd + ?Sized> Duplex for T {
 /// both streams are used by two fibers, one of which reads while the other writes. A
 /// cancellation ends both; what was read and not written by then is lost.
 ///
-/// A std socket is copied as well, but its reads and writes keep the worker.
+/// Where both are plain sockets and bytes come in bulk they are moved inside of the kernel;
+/// their descriptors do not block while that lasts, which is also seen by who has
+/// duplicates of them.
 ///
 /// # Errors
 ///
@@ -158,24 +199,43 @@ where
     for<'x> &'x A: Read + Write,
     for<'x> &'x B: Read + Write,
 {
+    let at = Location::caller();
     let both = nursery(|n| {
-        let there = n.spawn(|| one_way(a, b));
-        let back = one_way(b, a)?;
+        let there = n.spawn(|| one_way(a, b, at));
+        let back = one_way(b, a, at)?;
         Ok((there.join()?, back))
     });
+    for Bare(source) in [a.bare(), b.bare()].into_iter().flatten() {
+        source.make_blocking_again()?;
+    }
     Ok(both?)
 }
 
-#[track_caller]
-fn one_way<A, B>(from: &A, to: &B) -> io::Result<u64>
+fn one_way<A, B>(from: &A, to: &B, at: &'static Location<'static>) -> io::Result<u64>
 where
-    A: ?Sized,
+    A: Duplex + ?Sized,
     B: Duplex + ?Sized,
     for<'x> &'x A: Read,
     for<'x> &'x B: Write,
 {
-    let (mut from, mut to_writer) = (from, to);
-    let copied = pump(&mut from, &mut to_writer, FIRST)?;
+    let (mut reader, mut writer) = (from, to);
+    let bare = from.bare().zip(to.bare());
+    let bulk = if bare.is_some() { BULK } else { usize::MAX };
+    let mut copied = 0;
+    match pump(&mut reader, &mut writer, FIRST, bulk)? {
+        Pumped::All(count) => copied += count,
+        Pumped::Bulk(count) => {
+            copied += count;
+            let (Bare(from), Bare(to)) = bare.expect("else there is no bulk");
+            copied += match splice::move_all(from, to, at) {
+                Ok(moved) => moved,
+                Err(Some(error)) => return Err(error),
+                Err(None) => match pump(&mut reader, &mut writer, BUFFER, usize::MAX)? {
+                    Pumped::All(count) | Pumped::Bulk(count) => count,
+                },
+            };
+        }
+    }
     to.shutdown_write()?;
     Ok(copied)
 }

@@ -12,10 +12,14 @@
 mod async_fd;
 mod copy;
 pub(crate) mod datagram;
+mod splice;
 mod stdio;
 mod transfer;
 
 pub use async_fd::Async;
+#[doc(hidden)]
+pub use copy::Bare;
+pub(crate) use copy::end_writing;
 pub use copy::{Duplex, copy, copy_bidirectional};
 pub use stdio::{Lines, Stderr, Stdin, Stdout, stderr, stdin, stdout};
 pub(crate) use transfer::{Read, Recv, RecvParts, Send, SendParts, Write};

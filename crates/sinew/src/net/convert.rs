@@ -249,6 +249,22 @@ macro_rules! reads_and_writes {
 }
 pub(super) use reads_and_writes;
 
+/// What `io::copy_bidirectional` needs, for a stream with a `socket`.
+macro_rules! copies_both_ways {
+    ($name:ident) => {
+        impl $crate::io::Duplex for $name {
+            fn shutdown_write(&self) -> std::io::Result<()> {
+                $crate::io::end_writing(self.socket.as_fd())
+            }
+
+            fn bare(&self) -> Option<$crate::io::Bare<'_>> {
+                Some($crate::io::Bare(self.socket.source()))
+            }
+        }
+    };
+}
+pub(super) use copies_both_ways;
+
 use super::socket::Socket;
 use crate::reactor::Direction;
 use socket2::SockRef;

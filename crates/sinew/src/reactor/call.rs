@@ -106,6 +106,12 @@ impl How {
         }
     }
 
+    /// The same for the next call: its time begins now.
+    pub(crate) fn renewed(mut self, source: &Source) -> Self {
+        self.deadline = source.timeout(self.direction).and_then(Deadline::after);
+        self
+    }
+
     pub(crate) fn because(mut self, reason: WaitReason) -> Self {
         self.reason = reason;
         self

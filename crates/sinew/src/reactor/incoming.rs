@@ -16,7 +16,7 @@ use super::driver::{DriverKind, Reactor};
 use super::readiness::Direction;
 use super::ring::Ring;
 use super::source::{Source, closed};
-use crate::fiber::WaitReason;
+use crate::fiber::{Intent, WaitReason};
 use crate::sched::switch;
 use crate::sys::uring::more;
 use crate::sys::{Lock, process};
@@ -182,6 +182,7 @@ impl Accepting {
         // Panics where waiting is forbidden: before the kernel knows of anything.
         switch::about_to_wait();
         let source = &self.shots().source;
+        let mut looked = false;
         loop {
             if source.is_closed() {
                 return Err(closed());
@@ -190,7 +191,17 @@ impl Accepting {
                 Shot::Accepted(fd) => return Ok(fd),
                 Shot::Failed(error) => return Err(io::Error::from_raw_os_error(error)),
                 Shot::Arm => self.arm()?,
-                Shot::Wait if !how.waits => return Err(io::ErrorKind::WouldBlock.into()),
+                Shot::Wait if !how.waits => {
+                    if std::mem::replace(&mut looked, true) {
+                        return Err(io::ErrorKind::WouldBlock.into());
+                    }
+                    // What has come is seen when the worker turns the ring.
+                    if let Some(block) = switch::about_to_wait() {
+                        // SAFETY: it runs here, may wait, and we hold nothing of the
+                        // runtime's.
+                        unsafe { switch::leave(block, Intent::Yield) };
+                    }
+                }
                 Shot::Wait => {
                     perform(&self.shots().wait(), &how.spec(source.as_fd()))
                         .map_err(|outcome| how.error(outcome))?;

@@ -28,6 +28,9 @@ mod ring;
 mod source;
 mod tasks;
 
+#[cfg(all(test, loom))]
+mod loom_tests;
+
 pub(crate) use call::{Call, How};
 pub(crate) use driver::{DriverKind, Reactor};
 pub(crate) use incoming::Accepting;

@@ -207,11 +207,16 @@ impl Source {
 
     /// The descriptor, as it was: nobody watches it any more, and it blocks again
     /// if that was us.
-    pub(crate) fn into_fd(mut self) -> OwnedFd {
-        self.unwatch();
+    pub(crate) fn into_fd(self) -> OwnedFd {
         // It cannot fail on an open descriptor.
         let again = self.make_blocking_again();
         debug_assert!(again.is_ok(), "{again:?}");
+        self.into_fd_as_it_is()
+    }
+
+    /// The same, but it stays non-blocking if it is.
+    pub(crate) fn into_fd_as_it_is(mut self) -> OwnedFd {
+        self.unwatch();
         // SAFETY: taken once, and `drop` is not run.
         unsafe {
             let mut this = ManuallyDrop::new(self);

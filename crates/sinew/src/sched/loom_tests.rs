@@ -1,4 +1,4 @@
-//! Models of the idle protocol, the monitor's bell and the futex driver.
+//! Models of the idle protocol, the monitor's bell and the word of a worker that sleeps.
 //!
 //! Deque and injector are crossbeam's and no loom types: `Queue` stands for them.
 //! `Crew::work` follows `worker::run` and `worker::sleep`.
@@ -10,25 +10,37 @@
 //! | `Idle::claim_sleeper` without its fence     | `a_submitter_sees_the_sleeper…`, `no_work_lies_in_a_queue…` |
 //! | `Idle::go_to_sleep` without its fence       | `a_submitter_sees_the_sleeper…`, `no_work_lies_in_a_queue…` |
 //! | `Idle::end_search` without its fence        | `work_that_a_leaving_searcher…` |
-//! | `FutexDriver::park`, first Acquire → Relaxed | nothing: not needed (1) |
-//! | `FutexDriver::park`, second Acquire → Relaxed | `what_came_before_an_unpark…` |
-//! | `FutexDriver::unpark` Release → Relaxed     | `what_came_before_an_unpark…`, `no_work_lies_in_a_queue…` |
+//! | `ParkWord::park` Acquire → Relaxed (1)      | `…after_the_park_that_it_ends`, `a_worker_that_slept_on_its_word…` |
+//! | `ParkWord::park_in_kernel` Release → Relaxed | `…after_the_sleep_in_the_kernel…`, `a_worker_that_slept_on_its_word…` |
+//! | `ParkWord::park_in_kernel` Acquire → Relaxed | the same, `an_event_ends_a_sleep…` |
+//! | `ParkWord::park_in_kernel` sleeps though it was unparked | `…after_the_sleep_in_the_kernel…`, `a_worker_that_slept_on_its_word…` |
+//! | `ParkWord::park_in_kernel` does not tell of an unpark before | `an_event_ends_a_sleep…` |
+//! | `ParkWord::unpark` AcqRel → Acquire         | all four of the word |
+//! | `ParkWord::unpark` AcqRel → Release         | `…after_the_sleep_in_the_kernel…`, `a_worker_that_slept_on_its_word…` |
 //! | `MonitorBell::sleep` without its fence      | `the_monitor_never_sleeps…` |
 //! | the fence before `ring` (here; copied from `worker::sleep`) | `the_monitor_never_sleeps…` |
 //!
-//! (1) The second swap reads what the first one wrote, which continues the
-//! release sequence of the `unpark` that the first one read.
+//! (1) The first swap needs none: the second one reads what it wrote, which continues
+//! the release sequence of the `unpark` that it read.
 
 use super::bell::MonitorBell;
 use super::idle::{Idle, Left};
-use super::seam::{Driver, FutexDriver};
-use crate::primitive::{AtomicBool, AtomicUsize, Ordering, fence};
+use super::seam::{Driver, FutexDriver, ParkWord};
+use crate::primitive::model::Plain;
+use crate::primitive::{AtomicBool, AtomicUsize, Ordering, fence, poll};
 use loom::cell::UnsafeCell;
 use loom::model::Builder;
 use loom::sync::Arc;
 use loom::thread;
+use std::os::fd::RawFd;
 
 const WORKERS: usize = 2;
+
+fn bounded(preemptions: usize) -> Builder {
+    let mut model = Builder::new();
+    model.preemption_bound = Some(preemptions);
+    model
+}
 
 /// A stand-in for deque and injector: counts jobs, each with a payload.
 ///
@@ -139,9 +151,7 @@ impl Crew {
 fn no_work_lies_in_a_queue_while_everybody_sleeps() {
     // Two workers' loops, each with a lock: with three preemptions it takes
     // almost a minute.
-    let mut model = Builder::new();
-    model.preemption_bound = Some(2);
-    model.check(|| {
+    bounded(2).check(|| {
         let crew = Crew::new();
         let workers = [0, 1].map(|worker| {
             let crew = crew.clone();
@@ -297,5 +307,130 @@ fn what_came_before_an_unpark_is_seen_after_the_park_that_it_ends() {
         for unparker in unparkers {
             unparker.join().unwrap();
         }
+    });
+}
+
+/// A worker's driver, as `reactor::driver` has it: its bell, and an event of a descriptor.
+struct Sleeper {
+    word: ParkWord,
+    /// Stands for the `OnceLock`: none until the worker sleeps in the kernel.
+    bell: Plain<Option<RawFd>>,
+    descriptor: RawFd,
+    /// What others have done for it.
+    done: AtomicUsize,
+}
+
+impl Sleeper {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            word: ParkWord::new(),
+            bell: Plain::new(None),
+            descriptor: poll::take_bell().unwrap(),
+            done: AtomicUsize::new(0),
+        })
+    }
+
+    fn unpark(&self) {
+        self.word
+            .unpark(|| poll::ring(self.bell.get().expect("it sleeps there")));
+    }
+
+    fn help(&self) {
+        self.done.fetch_add(1, Ordering::Relaxed);
+        self.unpark();
+    }
+
+    fn done(&self) -> usize {
+        self.done.load(Ordering::Relaxed)
+    }
+
+    fn make_bell(&self) {
+        self.bell.set(Some(poll::take_bell().unwrap()));
+    }
+
+    /// Whether somebody unparked it, and whether there was an event.
+    fn park_in_kernel(&self) -> (bool, bool) {
+        let bell = self.bell.get().expect("made before");
+        let mut event = false;
+        let unparked = self.word.park_in_kernel(|at_once| {
+            event = poll::wait(self.descriptor, bell, at_once);
+        });
+        (unparked, event)
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        poll::give_bell(self.descriptor);
+        if let Some(bell) = self.bell.get() {
+            poll::give_bell(bell);
+        }
+    }
+}
+
+/// Who rings finds the bell: loom sees a race if it does not see it for sure.
+#[test]
+fn what_came_before_an_unpark_is_seen_after_the_sleep_in_the_kernel_that_it_ends() {
+    bounded(3).check(|| {
+        let sleeper = Sleeper::new();
+        let unparkers = [0, 1].map(|_| {
+            let sleeper = sleeper.clone();
+            thread::spawn(move || sleeper.help())
+        });
+        sleeper.make_bell();
+        while sleeper.done() < 2 {
+            sleeper.park_in_kernel();
+        }
+        for unparker in unparkers {
+            unparker.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_worker_that_slept_on_its_word_and_then_sleeps_in_the_kernel_is_unparked_in_both() {
+    bounded(3).check(|| {
+        let sleeper = Sleeper::new();
+        let unparkers = [0, 1].map(|_| {
+            let sleeper = sleeper.clone();
+            thread::spawn(move || sleeper.help())
+        });
+        if sleeper.done() < 2 {
+            sleeper.word.park(None);
+        }
+        sleeper.make_bell();
+        while sleeper.done() < 2 {
+            sleeper.park_in_kernel();
+        }
+        for unparker in unparkers {
+            unparker.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn an_event_ends_a_sleep_in_the_kernel_and_an_unpark_next_to_it_is_told_apart() {
+    loom::model(|| {
+        let sleeper = Sleeper::new();
+        sleeper.make_bell();
+        let kernel = thread::spawn({
+            let sleeper = sleeper.clone();
+            move || poll::ring(sleeper.descriptor)
+        });
+        let unparker = thread::spawn({
+            let sleeper = sleeper.clone();
+            move || sleeper.help()
+        });
+        let (unparked, event) = sleeper.park_in_kernel();
+        assert!(unparked || event, "it woke for nothing");
+        if unparked {
+            assert_eq!(sleeper.done(), 1);
+        }
+        unparker.join().unwrap();
+        if !unparked {
+            // It is meant for the next sleep.
+            assert!(sleeper.park_in_kernel().0);
+        }
+        kernel.join().unwrap();
     });
 }

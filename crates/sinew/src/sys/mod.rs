@@ -20,6 +20,7 @@ pub(crate) mod futex;
 mod lock;
 pub(crate) mod log;
 pub(crate) mod map;
+#[cfg(not(loom))]
 pub(crate) mod poll;
 pub(crate) mod process;
 pub(crate) mod segv;
@@ -35,3 +36,23 @@ pub(crate) use lock::{Lock, LockGuard};
 
 #[cfg(loom)]
 pub(crate) use crate::primitive::{Lock, LockGuard, fences, futex};
+
+// In a model only what to wait for is the real one's.
+#[cfg(loom)]
+#[path = "poll.rs"]
+#[allow(dead_code)]
+mod real_poll;
+
+/// The descriptors of a model: see `primitive::poll`.
+#[cfg(loom)]
+pub(crate) mod poll {
+    pub(crate) use super::real_poll::PollFor;
+    use crate::primitive::poll;
+    pub(crate) use crate::primitive::poll::{give_bell, ring, take_bell};
+    use std::os::fd::RawFd;
+    use std::time::Instant;
+
+    pub(crate) fn wait(what: PollFor, bell: RawFd, deadline: Option<Instant>) -> bool {
+        poll::wait(what.fd, bell, deadline.is_some())
+    }
+}

@@ -142,7 +142,7 @@ fn waits_are_cancelled() {
 }
 
 #[test]
-fn the_descriptor_blocks_again_afterwards() {
+fn the_descriptor_blocks_again_when_it_is_taken_back() {
     everywhere(|| {
         let (one, other) = UnixStream::pair().unwrap();
         let duplicate = one.try_clone().unwrap();
@@ -154,8 +154,9 @@ fn the_descriptor_blocks_again_afterwards() {
         assert!(!is_nonblocking(&one));
         // It is open, and was not closed behind our back.
         (&one).write_all(b"y").unwrap();
+        // Dropped it stays as it is: who uses the duplicate may count on that.
         drop(Async::new(one).unwrap());
-        assert!(!is_nonblocking(&duplicate));
+        assert!(is_nonblocking(&duplicate));
         // One that did not block before stays so.
         duplicate.set_nonblocking(true).unwrap();
         let again = Async::new(duplicate).unwrap().into_inner();

@@ -1,7 +1,7 @@
 //! A TCP connection.
 
 use crate::net::addr::{self, ToSocketAddrs};
-use crate::net::convert::{converts, has_timeouts, reads_and_writes};
+use crate::net::convert::{converts, copies_both_ways, has_timeouts, reads_and_writes};
 use crate::net::socket::{At, Socket};
 use socket2::{SockAddr, Type};
 use std::fmt;
@@ -186,6 +186,7 @@ impl TcpStream {
 converts!(TcpStream, std::net::TcpStream, Socket::new, "`TcpStream`");
 has_timeouts!(TcpStream);
 reads_and_writes!(TcpStream);
+copies_both_ways!(TcpStream);
 
 impl fmt::Debug for TcpStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,7 +3,7 @@
 use super::addr;
 use super::pause::Pause;
 use crate::fiber::WaitReason;
-use crate::net::convert::{converts, has_timeouts, reads_and_writes};
+use crate::net::convert::{converts, copies_both_ways, has_timeouts, reads_and_writes};
 use crate::net::socket::{At, Socket};
 use crate::reactor::{Call, Direction, How, call};
 use socket2::{SockAddr, SockRef, Type};
@@ -150,6 +150,7 @@ converts!(
 );
 has_timeouts!(UnixStream);
 reads_and_writes!(UnixStream);
+copies_both_ways!(UnixStream);
 
 /// `connect(2)` by a socket that does not block; false if the backlog is full.
 ///
