@@ -28,6 +28,9 @@ mod ring;
 mod source;
 mod tasks;
 
+#[cfg(all(test, not(loom)))]
+mod tests;
+
 #[cfg(all(test, loom))]
 mod loom_tests;
 

@@ -50,6 +50,14 @@ impl Direction {
         }
     }
 
+    /// The bits that a call which would block clears: all but being closed.
+    const fn proven_wrong(self) -> u32 {
+        match self {
+            Self::Read => (self.ready() | CAREFUL) & !CLOSED,
+            Self::Write => self.ready() & !CLOSED,
+        }
+    }
+
     /// The bit that somebody may wait by.
     const fn waiting(self) -> u32 {
         match self {
@@ -148,13 +156,13 @@ impl Readiness {
 
     /// A call after `look` said that it would block.
     pub(crate) fn would_block(&self, look: Look, direction: Direction) {
-        self.clear(look, (direction.ready() | CAREFUL) & !CLOSED);
+        self.clear(look, direction.proven_wrong());
     }
 
     /// A call after `look` moved less than there was room for: there is no more,
     /// unless it is the end.
     pub(crate) fn drained(&self, look: Look, direction: Direction) {
-        if look.0 & CAREFUL == 0 {
+        if direction == Direction::Write || look.0 & CAREFUL == 0 {
             self.clear(look, direction.moving());
         }
     }
