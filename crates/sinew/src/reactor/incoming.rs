@@ -223,31 +223,37 @@ impl Accepting {
         Ok(())
     }
 
-    /// Asks the kernel to stop; false if it cannot be asked any more.
+    /// Asks the kernel to stop; false if the ring is gone, or is not ours: then there
+    /// will be no answer.
     fn stop(&self) -> bool {
         let shots = self.shots();
-        if !shots.armed.get() || shots.stopping.replace(true) {
-            return true;
-        }
-        call::with_ring(|ring| ring.cancel(self.user_data())).is_ok()
+        let asks = shots.armed.get() && !shots.stopping.replace(true);
+        let asked = call::with_ring(|ring| {
+            if asks {
+                ring.cancel(self.user_data());
+            }
+        });
+        asked.is_ok()
     }
 }
 
 impl Drop for Accepting {
     fn drop(&mut self) {
-        let answers = self.stop() && switch::running().is_some() && !process::is_forked();
+        let armed = self.shots().armed.get();
+        let answers = armed && self.stop();
+        let waits = answers && switch::running().is_some();
         // The listener's port is free again only when the kernel has let go of it.
-        while self.shots().armed.get() && answers && switch::may_wait() {
+        while self.shots().armed.get() && waits && switch::may_wait() {
             self.shots().accepted.borrow_mut().clear();
             let spec = WaitSpec::new(WaitReason::Accept, Location::caller());
             let woken = perform(&self.shots().wait(), &spec);
             debug_assert!(woken.is_ok());
         }
-        if self.shots().armed.get() {
+        if self.shots().armed.get() && (answers || process::is_forked()) {
             self.shots().orphaned.set(true);
         } else {
             // SAFETY: from a box, and nobody else has it: there was a last answer, or
-            // there was no operation.
+            // there was no operation, or the ring that would answer is gone.
             drop(unsafe { Box::from_raw(self.shots.as_ptr()) });
         }
     }

@@ -169,10 +169,10 @@ impl Ring {
     /// Hands over what is queued and takes in what is there; waits for something
     /// if `wait` says for how long.
     ///
-    /// One call may not bring all: the kernel makes a limited number of completions
-    /// at a time. So it is called again while that brings some and the flag says that
-    /// there are more, a bounded number of times; the flag alone does not count: it
-    /// may stay up when there is nothing left.
+    /// One call may not bring all: the kernel makes a limited number of completions at a
+    /// time. The rest comes with the next turn, after the fibers that were woken have
+    /// run; only if there is nothing to run it is called again. The flag that there is
+    /// more does not say that: it may stay up when there is nothing left.
     pub(crate) fn turn(&mut self, wait: Option<Option<Duration>>) -> Found {
         let mut found = Found::default();
         let waits = wait.is_some();
@@ -189,7 +189,7 @@ impl Ring {
             self.refill();
             let refilled = self.backlog.len() < before && entered.is_ok();
             let some = self.reap(&mut found);
-            let more = some && self.uring.has_work();
+            let more = some && found.answers == 0 && self.uring.has_work();
             if waits && !some && entered.is_err() && !self.backlog.is_empty() {
                 // The kernel takes nothing, and has nothing: not without a pause.
                 std::thread::sleep(PAUSE);

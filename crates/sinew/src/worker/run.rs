@@ -33,6 +33,7 @@ pub(crate) fn run(core: &Core) {
         until_look -= 1;
         if until_look == 0 {
             until_look = LOOK_AROUND;
+            core.remote().driver.poll();
             look_around(core);
         }
         // Relaxed: a hint, looked at again and again.
@@ -42,6 +43,8 @@ pub(crate) fn run(core: &Core) {
         }
         let mut entry = core.next_own();
         if entry.is_none() {
+            // Not the driver: if there is nothing else it is asked by the sleep, and
+            // one system call does for both.
             until_look = LOOK_AROUND;
             look_around(core);
             entry = core.next_own();
@@ -108,10 +111,8 @@ fn leave_behind(core: &Core) {
     shared.abandoned.lock().extend(abandoned);
 }
 
-/// Takes in whatever came from outside; bounded work.
+/// Takes in whatever came from other threads, and timers; bounded work.
 fn look_around(core: &Core) {
-    let remote = core.remote();
-    remote.driver.poll();
     core.empty_inbox();
     if core.with_wheel(|wheel| wheel.len()) > 0 {
         fire_timers(core);

@@ -40,6 +40,16 @@ pub(crate) fn sleep(core: &Core, searching: bool) -> bool {
     let remote = core.remote();
     let wake_at = core.with_wheel(|wheel| wheel.next_wake());
     let stands = shared.clock.stands();
+    if stands {
+        // Before time jumps: what has happened has happened before.
+        remote.driver.poll();
+        if core.has_ready() {
+            if searching {
+                search::end_search(core);
+            }
+            return false;
+        }
+    }
     if let Some(at) = wake_at.filter(|_| stands) {
         // The next timer is now, unless a pool thread may still bring something
         // before, or has just done so (its last job is counted out after that).
@@ -108,6 +118,10 @@ fn look_out(core: &Core, searching: bool) -> bool {
     }
     let shared = core.shared();
     let remote = core.remote();
+    remote.driver.poll();
+    if core.has_ready() {
+        return true;
+    }
     let until = shared.clock.now() + core.look_out();
     while shared.clock.now() < until {
         for _ in 0..8 {

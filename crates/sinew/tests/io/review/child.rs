@@ -3,7 +3,8 @@
 use super::{forks, listeners, many};
 use crate::harness::watch;
 use crate::world::drivers;
-use sinew::net::{IntoIncoming, UnixStream};
+use sinew::io::Async;
+use sinew::net::IntoIncoming;
 use sinew::{IoDriver, Runtime, WaitReason};
 use std::cell::RefCell;
 use std::io::{Read, Write};
@@ -100,9 +101,8 @@ fn read_where_epoll_pwait2_is_refused() {
     for workers in [1, 2] {
         let runtime = runtime(workers);
         let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        // So that a ring, too, waits by its registry.
-        ours.set_nonblocking(true).unwrap();
-        let mut ours = UnixStream::from(ours);
+        // A ring, too, watches that by its registry.
+        let mut ours = Async::new(ours).unwrap();
         let reader = runtime.spawn(move || ours.read(&mut [0; 8]));
         while reader.fiber().wait_reason() != WaitReason::Read {
             std::thread::yield_now();

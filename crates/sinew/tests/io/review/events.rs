@@ -8,7 +8,7 @@ use crate::world::{drivers, runtime};
 use futures_util::AsyncReadExt;
 use sinew::interop::AsyncIo;
 use sinew::net::TcpStream;
-use sinew::{IoDriver, JoinHandle, Runtime, WaitReason};
+use sinew::{JoinHandle, Runtime, WaitReason};
 use socket2::SockRef;
 use std::io::{self, Read, Write};
 
@@ -53,23 +53,6 @@ fn an_event_heard_by_one_runtime_ends_no_read_of_anothers_ring() {
             let readers = runtimes.map(|runtime| read(runtime, &stream));
             wakes_only_by_bytes(&mut peer, runtimes, readers);
         }
-    }
-}
-
-#[test]
-fn an_event_of_a_ring_s_registry_ends_no_read_of_the_same_ring() {
-    let _watch = watch();
-    if !drivers().contains(&IoDriver::Uring) {
-        return;
-    }
-    for workers in [1, 2] {
-        let runtime = runtime(IoDriver::Uring, workers);
-        let (mut peer, stream) = pair();
-        let by_ring = read(&runtime, &stream);
-        // From now on the kernel does not wait for this one: it is watched instead.
-        SockRef::from(&stream).set_nonblocking(true).unwrap();
-        let by_event = read(&runtime, &stream);
-        wakes_only_by_bytes(&mut peer, [&runtime; 2], [by_ring, by_event]);
     }
 }
 
