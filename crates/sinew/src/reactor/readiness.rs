@@ -110,6 +110,11 @@ impl Look {
         }
     }
 
+    /// Whether nothing is known of it: no call has been made yet, or an event was heard.
+    pub(crate) fn is_fresh(self, direction: Direction) -> bool {
+        direction == Direction::Read && self.0 & (READABLE | MORE) == READABLE
+    }
+
     pub(crate) fn is_closed(self) -> bool {
         self.0 & CLOSED != 0
     }

@@ -19,10 +19,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// How many events one call of the kernel brings at most.
-const BATCH: usize = 256;
-/// How often it is called in a row before fibers run again.
-const ROUNDS: u32 = 16;
+/// How many events one call of the kernel brings at most: about as many fibers as run
+/// before the next, so that what the kernel has touched is still warm then.
+const BATCH: usize = 64;
 /// The token of the bell.
 const BELL: u64 = u64::MAX;
 
@@ -122,27 +121,22 @@ impl Registry {
 
     /// Waits for events, at most for `timeout`, and gives what they wake to `fire`.
     pub(crate) fn wait(&mut self, timeout: Option<Duration>, mut fire: impl FnMut(Wakes)) -> Heard {
-        let mut heard = Heard::default();
-        let mut timeout = timeout;
-        for round in 1.. {
-            let count = self.post.epoll.wait(&mut self.events[..], timeout);
-            for event in &self.events[..count] {
-                let (token, events) = (event.u64, event.events);
-                if token == BELL {
-                    continue;
-                }
-                heard.some = true;
-                if let Some(Some(what)) = self.slots.get(token as usize) {
-                    fire(what.hear(events));
-                }
+        let count = self.post.epoll.wait(&mut self.events[..], timeout);
+        let mut heard = Heard {
+            some: false,
+            more: count == BATCH,
+        };
+        for event in &self.events[..count] {
+            let (token, events) = (event.u64, event.events);
+            if token == BELL {
+                continue;
             }
-            self.bury();
-            heard.more = count == BATCH;
-            if !heard.more || round == ROUNDS {
-                break;
+            heard.some = true;
+            if let Some(Some(what)) = self.slots.get(token as usize) {
+                fire(what.hear(events));
             }
-            timeout = Some(Duration::ZERO);
         }
+        self.bury();
         heard
     }
 }
