@@ -422,3 +422,10 @@ impl fmt::Debug for File {
         self.inner.fmt(f)
     }
 }
+
+/// As a child's standard stream.
+impl From<File> for std::process::Stdio {
+    fn from(file: File) -> Self {
+        file.into_std().into()
+    }
+}

@@ -2,7 +2,7 @@
 
 use crate::reactor::{Call, Source};
 use io_uring::{opcode, squeue, types};
-use socket2::{SockAddr, SockAddrStorage};
+use socket2::{SockAddr, SockAddrStorage, SockRef};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -38,10 +38,19 @@ impl<'a> Accept<'a> {
     }
 }
 
+/// A connection that was accepted without asking where it comes from.
+pub(super) fn with_address(fd: OwnedFd) -> io::Result<(OwnedFd, SockAddr)> {
+    let address = SockRef::from(&fd).peer_addr()?;
+    Ok((fd, address))
+}
+
 impl Call for Accept<'_> {
     type Output = (OwnedFd, SockAddr);
 
     fn attempt(&mut self, fd: BorrowedFd<'_>) -> io::Result<Self::Output> {
+        if let Some(fd) = self.source.take_accepted() {
+            return with_address(fd);
+        }
         // There is no flag to accept without waiting. Readiness alone does not do:
         // another process may take the connection first, and we would block.
         self.source.make_nonblocking()?;

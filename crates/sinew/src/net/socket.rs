@@ -1,9 +1,10 @@
 //! What all sockets are made of: a shared source, and the calls on it.
 
 use super::connect::Connect;
+use crate::cancel::check_cancelled;
 use crate::fiber::WaitReason;
 use crate::io::{Recv, RecvParts, Send, SendParts};
-use crate::net::accept::Accept;
+use crate::net::accept::{Accept, with_address};
 use crate::reactor::{Accepting, Direction, How, Source, call, closed};
 use crate::wait::Deadline;
 use socket2::{SockAddr, SockRef, Type};
@@ -97,6 +98,11 @@ impl Socket {
     pub(super) fn accept(&self, at: At) -> io::Result<(OwnedFd, SockAddr)> {
         self.accepting(
             |how| {
+                // On a ring the call below does not look.
+                check_cancelled()?;
+                if let Some(fd) = self.source.take_accepted() {
+                    return with_address(fd);
+                }
                 let mut accept = Accept::new(&self.source);
                 call::make(&self.source, how, &mut accept)
             },

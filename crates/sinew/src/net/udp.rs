@@ -57,7 +57,7 @@ impl UdpSocket {
 
     /// The same on a port that several sockets share (`SO_REUSEPORT`), all of which
     /// must be made so: the system spreads the datagrams over them, those of one
-    /// sender always to the same. One for each worker needs no hand-over between them.
+    /// sender always to the same.
     ///
     /// ```
     /// use sinew::net::UdpSocket;

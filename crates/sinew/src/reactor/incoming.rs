@@ -2,7 +2,8 @@
 //!
 //! Only an iterator over incoming connections does that: whoever calls `accept`
 //! once must not have taken a second one from those who accept next to it. What was
-//! accepted is handed out, or closed when the iterator is dropped.
+//! accepted is handed out, or left to who accepts next when the iterator is dropped; what
+//! nobody wants is closed with the listener.
 //!
 //! Invariant (owner): the state is in a box of its own, since the kernel's answers
 //! come for as long as the operation lives. Who drops the iterator cancels the
@@ -116,7 +117,7 @@ impl Shots {
             shots.armed.set(false);
         }
         if shots.orphaned.get() {
-            shots.accepted.borrow_mut().clear();
+            shots.leave_accepted();
             if !shots.armed.get() {
                 // SAFETY: leaked by `Accepting::drop`, and this was the last answer.
                 drop(unsafe { Box::from_raw(at) });
@@ -129,6 +130,12 @@ impl Shots {
         }
         let ahead = shots.accepted.borrow().len() >= AHEAD;
         ahead && shots.armed.get() && !shots.stopping.replace(true)
+    }
+
+    /// Leaves what was accepted to who accepts next.
+    fn leave_accepted(&self) {
+        let accepted = self.accepted.take();
+        self.source.leave_accepted(accepted);
     }
 
     /// Whether there is something to hand out or to do.
@@ -187,6 +194,9 @@ impl Accepting {
             if source.is_closed() {
                 return Err(closed());
             }
+            if let Some(fd) = source.take_accepted() {
+                return Ok(fd);
+            }
             match self.shots().next() {
                 Shot::Accepted(fd) => return Ok(fd),
                 Shot::Failed(error) => return Err(io::Error::from_raw_os_error(error)),
@@ -244,11 +254,12 @@ impl Drop for Accepting {
         let waits = answers && switch::running().is_some();
         // The listener's port is free again only when the kernel has let go of it.
         while self.shots().armed.get() && waits && switch::may_wait() {
-            self.shots().accepted.borrow_mut().clear();
+            self.shots().leave_accepted();
             let spec = WaitSpec::new(WaitReason::Accept, Location::caller());
             let woken = perform(&self.shots().wait(), &spec);
             debug_assert!(woken.is_ok());
         }
+        self.shots().leave_accepted();
         if self.shots().armed.get() && (answers || process::is_forked()) {
             self.shots().orphaned.set(true);
         } else {

@@ -7,7 +7,8 @@
 
 use super::readiness::{Direction, Readiness};
 use super::registry::{Post, Registry};
-use super::{Reactor, outside};
+use super::{Reactor, outside, tasks};
+use crate::sys::epoll::IN;
 use crate::sys::{Lock, process};
 use smallvec::SmallVec;
 use std::io;
@@ -38,6 +39,8 @@ pub(crate) struct Source {
     never_waits: AtomicBool,
     /// The last call found no descriptor, or no memory.
     exhausted: AtomicBool,
+    /// Connections that were accepted ahead, and not handed out by who did.
+    accepted: Lock<Vec<OwnedFd>>,
     /// We have set `O_NONBLOCK`, for calls that know no other way.
     nonblocking: AtomicBool,
 }
@@ -53,6 +56,7 @@ impl Source {
             write_timeout: AtomicU64::new(0),
             never_waits: AtomicBool::new(false),
             exhausted: AtomicBool::new(false),
+            accepted: Lock::new(Vec::new()),
             nonblocking: AtomicBool::new(false),
         }
     }
@@ -68,6 +72,8 @@ impl Source {
     /// Marks it as closed and wakes all who wait; on the caller's stack.
     pub(crate) fn close(&self) {
         self.readiness.close().fire();
+        let unwanted = std::mem::take(&mut *self.accepted.lock());
+        drop(unwanted);
     }
 
     /// How long an operation in this direction may take.
@@ -127,6 +133,25 @@ impl Source {
 
     pub(crate) fn set_exhausted(&self) {
         self.exhausted.store(true, Ordering::Relaxed);
+    }
+
+    /// Leaves connections that were accepted for who accepts next; oldest first.
+    pub(crate) fn leave_accepted(&self, connections: impl IntoIterator<Item = OwnedFd>) {
+        let connections = connections.into_iter().collect::<Vec<_>>();
+        if !connections.is_empty() {
+            self.accepted.lock().extend(connections);
+            // Who waits for one already looks again.
+            tasks::fire(self.readiness.hear(IN));
+        }
+    }
+
+    /// The oldest of those.
+    pub(crate) fn take_accepted(&self) -> Option<OwnedFd> {
+        let mut accepted = self.accepted.lock();
+        if accepted.is_empty() || self.is_closed() {
+            return None;
+        }
+        Some(accepted.remove(0))
     }
 
     /// Makes calls that know no flag for that return at once.
@@ -221,6 +246,7 @@ impl Source {
         unsafe {
             let mut this = ManuallyDrop::new(self);
             ptr::drop_in_place(&mut this.readiness);
+            ptr::drop_in_place(&mut this.accepted);
             ptr::drop_in_place(&mut this.registrations);
             ManuallyDrop::take(&mut this.fd)
         }

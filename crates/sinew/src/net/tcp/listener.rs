@@ -69,7 +69,9 @@ impl TcpListenerBuilder {
     }
 
     /// Lets several listeners share the port (`SO_REUSEPORT`): the system spreads the
-    /// connections over them. One for each worker needs no hand-over between them.
+    /// connections over them. Accept from each on a fiber of its own
+    /// ([`Builder::spread`](crate::Builder::spread) keeps them apart), and serve by
+    /// [`spawn_local`](crate::spawn_local), so that a connection stays where it came in.
     pub fn reuse_port(mut self, reuse: bool) -> Self {
         self.reuse_port = reuse;
         self
@@ -157,8 +159,10 @@ impl TcpListener {
     /// Iterates over the connections that come in; ends after an error that says that
     /// none will come any more, being closed or cancelled.
     ///
-    /// While it waits on io_uring the kernel accepts ahead; what was accepted and not
-    /// handed out is closed when the iterator is dropped. It stays with its fiber.
+    /// On io_uring the kernel accepts ahead for it, up to 64 connections: several fibers that
+    /// share a listener and serve by themselves should call [`accept`](Self::accept). What
+    /// was accepted and not handed out is left to who accepts next when the iterator is
+    /// dropped, and is closed with the listener. The iterator stays with its fiber.
     #[track_caller]
     pub fn incoming(&self) -> Incoming<'_> {
         Incoming::new(self, Location::caller())

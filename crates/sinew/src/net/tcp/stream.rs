@@ -16,8 +16,8 @@ use std::time::Duration;
 /// It reads and writes through [`Read`](std::io::Read) and
 /// [`Write`](std::io::Write), also by `&TcpStream`, so that one fiber may read while
 /// another writes. Clones ([`try_clone`](Self::try_clone)) are the same connection.
-/// Every operation is a cancellation point: bytes that were moved count, so nothing is
-/// lost.
+/// Every operation is a cancellation point: bytes that one `read` or `write` has moved
+/// are returned, so it loses nothing.
 ///
 /// ```
 /// use std::io::{Read, Write};

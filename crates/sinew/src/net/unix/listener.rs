@@ -95,8 +95,10 @@ impl UnixListener {
     /// Iterates over the connections that come in; ends after an error that says that
     /// none will come any more, being closed or cancelled.
     ///
-    /// While it waits on io_uring the kernel accepts ahead; what was accepted and not
-    /// handed out is closed when the iterator is dropped. It stays with its fiber.
+    /// On io_uring the kernel accepts ahead for it, up to 64 connections: several fibers that
+    /// share a listener and serve by themselves should call [`accept`](Self::accept). What
+    /// was accepted and not handed out is left to who accepts next when the iterator is
+    /// dropped, and is closed with the listener. The iterator stays with its fiber.
     #[track_caller]
     pub fn incoming(&self) -> UnixIncoming<'_> {
         UnixIncoming::new(self, Location::caller())

@@ -227,3 +227,60 @@ fn an_iterator_is_dropped_where_waiting_is_forbidden() {
         });
     }
 }
+
+#[test]
+fn what_was_accepted_ahead_is_left_to_who_accepts_next() {
+    everywhere(|| {
+        let listener = listen();
+        let address = listener.local_addr().unwrap();
+        let clients: Vec<_> = (0..40u8)
+            .map(|n| {
+                let client = TcpStream::connect(address).unwrap();
+                (&client).write_all(&[n]).unwrap();
+                client
+            })
+            .collect();
+        let number = |mut peer: TcpStream| {
+            let mut number = [0];
+            peer.read_exact(&mut number).unwrap();
+            number[0]
+        };
+        let mut served: Vec<u8> = Vec::new();
+        for round in 0..10 {
+            let two = listener.incoming().take(2);
+            served.extend(two.map(|peer| number(peer.unwrap())));
+            if round % 2 == 0 {
+                let (peer, from) = listener.accept().unwrap();
+                assert_eq!(peer.peer_addr().unwrap(), from);
+                served.push(number(peer));
+            }
+            let one = listener.incoming().next().unwrap().unwrap();
+            served.push(number(one));
+        }
+        served.extend((0..5).map(|_| number(listener.accept().unwrap().0)));
+        served.sort_unstable();
+        assert_eq!(served, (0..40).collect::<Vec<u8>>());
+        drop(clients);
+    });
+}
+
+#[test]
+fn a_closed_listener_hands_out_nothing_that_was_accepted_ahead() {
+    everywhere(|| {
+        let listener = listen();
+        let address = listener.local_addr().unwrap();
+        let clients: Vec<_> = (0..10)
+            .map(|_| TcpStream::connect(address).unwrap())
+            .collect();
+        drop(listener.incoming().next().unwrap().unwrap());
+        listener.close().unwrap();
+        let error = listener.accept().map(|_| ()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotConnected);
+        drop(listener);
+        for client in clients {
+            // The end, or a reset: nobody serves it.
+            let mut byte = [0];
+            assert!(matches!((&client).read(&mut byte), Ok(0) | Err(_)));
+        }
+    });
+}
