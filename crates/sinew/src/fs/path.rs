@@ -76,6 +76,24 @@ pub fn copy<P: AsRef<Path>, Q: AsRef<Path>>(from: P, to: Q) -> io::Result<u64> {
 
 /// Gives what is at `from` the name `to`, replacing that.
 ///
+/// ```
+/// use sinew::fs;
+///
+/// let dir = std::env::temp_dir().join(format!("sinew-rename-{}", std::process::id()));
+/// fs::create_dir_all(&dir)?;
+/// let (one, other) = (dir.join("one"), dir.join("other"));
+/// fs::write(&one, "text")?;
+/// fs::rename(&one, &other)?;
+/// assert!(!fs::exists(&one)?);
+/// assert_eq!(fs::copy(&other, &one)?, 4);
+/// fs::remove_file(&one)?;
+/// fs::hard_link(&other, &one)?;
+/// assert_eq!(fs::read_to_string(&one)?, "text");
+/// fs::remove_dir_all(&dir)?;
+/// assert!(!fs::exists(&dir)?);
+/// # std::io::Result::Ok(())
+/// ```
+///
 /// # Errors
 ///
 /// As std, such as `NotFound`, and `CrossesDevices` between file systems; or a

@@ -11,6 +11,14 @@ use std::{iter, option, slice, vec};
 ///
 /// A name is looked up by the system's resolver, which blocks; so that is done on
 /// the blocking pool, and only this fiber waits. Addresses need no lookup.
+///
+/// ```
+/// use sinew::net::ToSocketAddrs;
+///
+/// let found: Vec<_> = ("127.0.0.1", 80).to_socket_addrs()?.collect();
+/// assert_eq!(found, ["127.0.0.1:80".parse().unwrap()]);
+/// # std::io::Result::Ok(())
+/// ```
 pub trait ToSocketAddrs {
     /// The addresses, in the order in which they should be tried.
     type Iter: Iterator<Item = SocketAddr>;
