@@ -5,13 +5,14 @@
 //! the socket watched: its worker, or away from any worker the thread that watches for
 //! tasks (`reactor::outside`).
 
+use crate::io::{Send as SendBytes, SendParts};
 use crate::net::{SocketAddr, TcpStream, UnixStream};
 use crate::reactor::call::BURST;
-use crate::reactor::{Direction, Source};
+use crate::reactor::{Call, Direction, Source};
 use socket2::SockRef;
 use std::fmt;
 use std::future::Future;
-use std::io;
+use std::io::{self, IoSlice};
 use std::marker::PhantomData;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -116,6 +117,28 @@ impl<T: StreamSocket> AsyncIo<T> {
 
     pub(super) fn socket(&self) -> SockRef<'_> {
         SockRef::from(&self.source)
+    }
+
+    pub(super) fn poll_send(
+        &mut self,
+        context: &mut Context<'_>,
+        from: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_call(Direction::Write, from.len(), context, |fd| {
+            let (flags, tells) = (0, false);
+            SendBytes { from, flags, tells }.attempt(fd)
+        })
+    }
+
+    pub(super) fn poll_send_parts(
+        &mut self,
+        context: &mut Context<'_>,
+        from: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let room = from.iter().map(|part| part.len()).sum();
+        self.poll_call(Direction::Write, room, context, |fd| {
+            SendParts::new(from).attempt(fd)
+        })
     }
 
     /// Makes a call that moves bytes, which says how many; it must not block. `room` is

@@ -1,7 +1,7 @@
 //! `futures-io`'s traits.
 
 use super::async_io::{AsyncIo, StreamSocket};
-use crate::io::{Recv, RecvParts, Send, SendParts};
+use crate::io::{Recv, RecvParts};
 use crate::reactor::{Call, Direction};
 use futures_io::{AsyncRead, AsyncWrite};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -38,10 +38,7 @@ impl<T: StreamSocket> AsyncWrite for AsyncIo<T> {
         context: &mut Context<'_>,
         from: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.poll_call(Direction::Write, from.len(), context, |fd| {
-            let (flags, tells) = (0, false);
-            Send { from, flags, tells }.attempt(fd)
-        })
+        self.poll_send(context, from)
     }
 
     fn poll_write_vectored(
@@ -49,10 +46,7 @@ impl<T: StreamSocket> AsyncWrite for AsyncIo<T> {
         context: &mut Context<'_>,
         from: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let room = from.iter().map(|part| part.len()).sum();
-        self.poll_call(Direction::Write, room, context, |fd| {
-            SendParts::new(from).attempt(fd)
-        })
+        self.poll_send_parts(context, from)
     }
 
     fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -2,8 +2,7 @@
 
 use super::alarm::{self, Sleep};
 use super::async_io::{AsyncIo, StreamSocket};
-use crate::io::{Send as SendBytes, SendParts};
-use crate::reactor::{Call, Direction};
+use crate::reactor::Direction;
 use crate::task::{block_on_or_cancelled, spawn};
 use ::hyper::rt::{self, Executor, ReadBufCursor, Timer};
 use std::future::Future;
@@ -36,10 +35,7 @@ impl<T: StreamSocket> rt::Write for AsyncIo<T> {
         context: &mut Context<'_>,
         from: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.poll_call(Direction::Write, from.len(), context, |fd| {
-            let (flags, tells) = (0, false);
-            SendBytes { from, flags, tells }.attempt(fd)
-        })
+        self.poll_send(context, from)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -51,10 +47,7 @@ impl<T: StreamSocket> rt::Write for AsyncIo<T> {
         context: &mut Context<'_>,
         from: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let room = from.iter().map(|part| part.len()).sum();
-        self.poll_call(Direction::Write, room, context, |fd| {
-            SendParts::new(from).attempt(fd)
-        })
+        self.poll_send_parts(context, from)
     }
 
     fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
