@@ -9,7 +9,7 @@
 //! | `state`                             | anybody, by its transitions          | anybody                        |
 //! | `id`, `runtime`, `table`, `spawned_at`, flags | who spawns, before `occupy` | anybody with a reference       |
 //! | `slot`                              | see `fiber::slot`                    |                                |
-//! | `context`, `suspender`, `panics`    | the owner (`fiber::state`, inv. 1)   | the owner                      |
+//! | `context`, `suspender`, `rests_at`, `panics` | the owner (`fiber::state`, inv. 1)   | the owner                      |
 //! | `root`                              | who spawns; the owner; at the end the fiber, under the lock of `joiners` | the owner; others under that lock |
 //! | `home`                              | the owner                            | the owner, and hints           |
 //! | `link`                              | the owner, while in an inbox or free | the same                       |
@@ -117,24 +117,15 @@ pub(crate) struct Kind {
 /// Set in `root` while that holds the nest of a fiber that has not begun.
 pub(super) const TO_BE_CHILD: usize = 1;
 
+/// In order: a wake-up and a switch to a fiber that nobody has touched for long load
+/// two cache lines; the third has what begins, ends and describes it.
 #[repr(C, align(16))]
 struct Head {
     state: State,
-    id: AtomicU64,
     link: AtomicPtr<Block>,
     home: AtomicPtr<()>,
-    runtime: AtomicPtr<()>,
     table: Cell<Option<&'static SlotTable>>,
-    context: UnsafeCell<MaybeUninit<Context>>,
-    suspender: Cell<*const Suspender>,
-    /// The root of its stack, while it has one; before that the nest it is to be a
-    /// child of, with the lowest bit set.
-    root: AtomicPtr<()>,
-    joiners: Lock<List>,
-    owner_waiter: Cell<*const ()>,
-    spawned_at: AtomicPtr<Location<'static>>,
     waits_at: AtomicPtr<Location<'static>>,
-    extras: AtomicPtr<Extras>,
     priority: AtomicU8,
     base_priority: Cell<Priority>,
     reason: AtomicU8,
@@ -150,6 +141,19 @@ struct Head {
     pinned: Cell<bool>,
     no_suspend: Cell<u16>,
     panics: Cell<u16>,
+    context: UnsafeCell<MaybeUninit<Context>>,
+    suspender: Cell<*const Suspender>,
+    /// Where on its stack it left it, about: to be loaded ahead.
+    rests_at: Cell<*const ()>,
+    /// The root of its stack, while it has one; before that the nest it is to be a
+    /// child of, with the lowest bit set.
+    root: AtomicPtr<()>,
+    id: AtomicU64,
+    runtime: AtomicPtr<()>,
+    joiners: Lock<List>,
+    owner_waiter: Cell<*const ()>,
+    spawned_at: AtomicPtr<Location<'static>>,
+    extras: AtomicPtr<Extras>,
 }
 
 /// One fiber; see the module header.
@@ -226,6 +230,7 @@ impl Block {
         // A pool's task is nobody's to start but a pool thread's.
         head.claimed.store(birth.kind.on_pool, Ordering::Relaxed);
         head.has_context.set(false);
+        head.rests_at.set(ptr::null());
         head.entry_merged.set(false);
         head.heard.reset();
         head.patience.reset();
@@ -317,6 +322,17 @@ impl Block {
 
     pub(crate) fn set_suspender(&self, suspender: *const Suspender) {
         self.head.suspender.set(suspender);
+    }
+
+    /// Where on its stack it left it last, about; for its owner.
+    #[inline]
+    pub(crate) fn rests_at(&self) -> *const () {
+        self.head.rests_at.get()
+    }
+
+    #[inline]
+    pub(crate) fn set_rests_at(&self, frame: *const ()) {
+        self.head.rests_at.set(frame);
     }
 
     /// Those who wait for its end. The same lock guards the nests at its root.
@@ -499,6 +515,7 @@ impl Block {
                 table: Cell::new(None),
                 context: UnsafeCell::new(MaybeUninit::uninit()),
                 suspender: Cell::new(ptr::null()),
+                rests_at: Cell::new(ptr::null()),
                 root: AtomicPtr::new(ptr::null_mut()),
                 joiners: Lock::new(List::new()),
                 owner_waiter: Cell::new(ptr::null()),

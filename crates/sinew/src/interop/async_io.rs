@@ -189,8 +189,8 @@ impl<T: StreamSocket> AsyncIo<T> {
             Direction::Read => &mut self.reading,
             Direction::Write => &mut self.writing,
         };
-        let readiness = self.source.readiness();
-        let wait = place.get_or_insert_with(|| Box::pin(readiness.ready_kept(direction)));
+        let source = &self.source;
+        let wait = place.get_or_insert_with(|| Box::pin(source.ready_kept(direction)));
         if wait.as_mut().poll(context).is_pending() {
             self.run = 0;
             return Poll::Pending;

@@ -5,6 +5,7 @@ use super::async_io::sealed::Convert;
 use super::async_io::{AsyncIo, StreamSocket};
 use crate::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use crate::reactor::{Direction, Source};
+use crate::wait::Pending;
 use socket2::SockRef;
 use std::fmt;
 use std::io;
@@ -115,7 +116,7 @@ impl<L: ListeningSocket> AsyncListener<L> {
                 }
             }
             self.source.watch()?;
-            self.source.readiness().ready_kept(Direction::Read).await;
+            Pending::new(self.source.readiness().ready(Direction::Read)).await;
         }
     }
 

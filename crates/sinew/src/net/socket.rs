@@ -12,7 +12,6 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::Location;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// How long to wait for a descriptor to come back.
@@ -23,7 +22,7 @@ pub(super) type At = &'static Location<'static>;
 /// A socket; its clones are the same one.
 #[derive(Clone)]
 pub(super) struct Socket {
-    source: Arc<Source>,
+    source: Source,
     /// A stream of TCP that we have made: a short transfer tells that there is no more
     /// for now. One of a Unix socket may also be short because of what was sent along
     /// with a byte, and one that came from elsewhere because of a record of kernel TLS.
@@ -33,14 +32,14 @@ pub(super) struct Socket {
 impl Socket {
     pub(super) fn new(fd: OwnedFd) -> Self {
         Self {
-            source: Arc::new(Source::new(fd)),
+            source: Source::new(fd),
             tells: false,
         }
     }
 
     pub(super) fn tcp(fd: OwnedFd) -> Self {
         Self {
-            source: Arc::new(Source::new(fd)),
+            source: Source::new(fd),
             tells: true,
         }
     }
@@ -50,12 +49,12 @@ impl Socket {
         socket2::Socket::new(address.domain(), kind, None)
     }
 
-    pub(super) fn source(&self) -> &Arc<Source> {
+    pub(super) fn source(&self) -> &Source {
         &self.source
     }
 
     pub(super) fn options(&self) -> SockRef<'_> {
-        SockRef::from(&*self.source)
+        SockRef::from(&self.source)
     }
 
     #[inline]
@@ -165,8 +164,8 @@ impl Socket {
 
     /// The descriptor, blocking as before; a duplicate if there are clones.
     pub(super) fn into_fd(self) -> io::Result<OwnedFd> {
-        match Arc::try_unwrap(self.source) {
-            Ok(source) => Ok(source.into_fd()),
+        match self.source.try_into_fd() {
+            Ok(fd) => Ok(fd),
             // A duplicate shares the setting, and ours must not block.
             Err(shared) if shared.is_nonblocking() => Err(io::Error::new(
                 io::ErrorKind::ResourceBusy,

@@ -151,6 +151,14 @@ impl Levels {
         chosen
     }
 
+    /// The entry `index` places from the front of the highest level that has some.
+    #[inline]
+    pub(crate) fn coming(&self, index: usize) -> Option<Entry> {
+        let level = self.ready.checked_ilog2()? as usize;
+        let ring = &self.rings[level];
+        (index < ring.len()).then(|| ring.get(index))
+    }
+
     pub(crate) fn level_len(&self, level: usize) -> usize {
         self.rings[level].len()
     }

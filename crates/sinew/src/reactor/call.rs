@@ -319,8 +319,8 @@ fn hand_over(
     let fiber = unsafe { block.as_ref() };
     let own_line = Lock::new(WaitList::<Node>::new());
     let line = source.map_or(&own_line, |source| source.readiness().line(how.direction));
-    let closable = source.map(|source| &**source.readiness());
-    let completion = Completion::new(line, closable);
+    let closable = source.map(Source::readiness);
+    let completion = Completion::new(line, closable, block);
     let entry = entry.user_data(completion.user_data());
     let unwinding = AbortOnUnwind("an operation was left while the kernel carries it out");
     let pinned_outside = fiber.pinned();

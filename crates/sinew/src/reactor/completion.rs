@@ -13,7 +13,8 @@
 //! lock.
 
 use super::readiness::Readiness;
-use crate::sys::Lock;
+use crate::fiber::Block;
+use crate::sys::{Lock, cache};
 use crate::wait::node::{Node, Place, WaitList};
 use crate::wait::{Enlisted, Operation, Waiter};
 use std::cell::Cell;
@@ -38,6 +39,8 @@ pub(crate) struct Completion<'a> {
     /// Waits for the answer, whatever happens: it was called back.
     called_back: Cell<bool>,
     result: Cell<Option<Answer>>,
+    /// Whose it is: to be loaded ahead.
+    fiber: NonNull<Block>,
 }
 
 // SAFETY: `repr(C)`, and the node is first.
@@ -48,13 +51,18 @@ unsafe impl Place for Completion<'_> {
 }
 
 impl<'a> Completion<'a> {
-    pub(crate) fn new(line: &'a Lock<WaitList<Node>>, closable: Option<&'a Readiness>) -> Self {
+    pub(crate) fn new(
+        line: &'a Lock<WaitList<Node>>,
+        closable: Option<&'a Readiness>,
+        fiber: NonNull<Block>,
+    ) -> Self {
         Self {
             node: Node::new(),
             line,
             closable,
             called_back: Cell::new(false),
             result: Cell::new(None),
+            fiber,
         }
     }
 
@@ -71,6 +79,24 @@ impl<'a> Completion<'a> {
     /// What the kernel answered, once it did.
     pub(crate) fn answer(&self) -> Option<Answer> {
         self.result.get()
+    }
+
+    /// Starts to load what [`arrived`](Self::arrived) needs, first and then.
+    ///
+    /// # Safety
+    ///
+    /// As for `arrived`, which is yet to be called.
+    pub(crate) unsafe fn load_ahead(user_data: u64, then: bool) {
+        let at = std::ptr::with_exposed_provenance::<Completion<'_>>(user_data as usize);
+        if !then {
+            cache::prefetch(at);
+            cache::prefetch(at.wrapping_byte_add(cache::LINE));
+            return;
+        }
+        // SAFETY: invariant 1.
+        let completion = unsafe { &*at };
+        cache::prefetch(completion.line);
+        cache::prefetch(completion.fiber.as_ptr());
     }
 
     /// The kernel has answered: keeps that, and wakes who waits.

@@ -9,7 +9,7 @@
 //! its loop, and by its fibers between two switches.
 //! Invariant 2 (bell first): the bell is there before the worker sleeps in the kernel.
 
-use super::registry::{Heard, Post, Registry};
+use super::registry::{A_FEW, Heard, MANY, Post, Registry};
 use super::ring::{Ring, RingSize};
 use super::tasks;
 use crate::sched::current;
@@ -177,6 +177,7 @@ impl Reactor {
         // enqueues fibers, and does not come back here.
         let machinery = unsafe { self.machinery() };
         let no_wait = Some(Duration::ZERO);
+        let most = if wait.is_some() { A_FEW } else { MANY };
         let wait = wait.map(|timeout| if machinery.more { no_wait } else { timeout });
         match (&mut machinery.ring, &mut machinery.registry) {
             (Some(ring), registry) => {
@@ -184,7 +185,7 @@ impl Reactor {
                 self.count(ring);
                 let mut heard = Heard::default();
                 if let (Some(registry), true) = (registry, found.registry || machinery.more) {
-                    heard = registry.wait(no_wait, tasks::fire);
+                    heard = registry.wait(no_wait, most, tasks::fire);
                     machinery.more = heard.more;
                 }
                 found.answers > 0 || heard.some
@@ -195,7 +196,7 @@ impl Reactor {
                     return false;
                 }
                 // What is left over is told of by the next call.
-                registry.wait(timeout, tasks::fire).some
+                registry.wait(timeout, most, tasks::fire).some
             }
             (None, None) => false,
         }

@@ -31,7 +31,6 @@ use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::panic::Location;
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
 
 /// How many connections may lie here before the kernel is asked to stop: those in
 /// the backlog of the listener cost no descriptor.
@@ -52,7 +51,7 @@ pub(super) struct Shots {
     /// Where the iterator waits, if it does.
     waiting: Cell<*const ShotsWait<'static>>,
     /// Kept open until the last answer: an entry names it by its number.
-    source: Arc<Source>,
+    source: Source,
 }
 
 /// What to do next.
@@ -68,7 +67,7 @@ enum Shot {
 }
 
 impl Shots {
-    fn new(source: Arc<Source>) -> Self {
+    fn new(source: Source) -> Self {
         Self {
             accepted: RefCell::new(VecDeque::new()),
             error: Cell::new(None),
@@ -163,7 +162,7 @@ pub(crate) struct Accepting {
 impl Accepting {
     /// None where connections are accepted one by one: not on a ring, or on a fiber
     /// that may move.
-    pub(crate) fn new(source: &Arc<Source>) -> Option<Self> {
+    pub(crate) fn new(source: &Source) -> Option<Self> {
         let block = switch::running()?;
         // SAFETY: the running fiber is alive.
         let moves = unsafe { block.as_ref() }.kind().migratable;

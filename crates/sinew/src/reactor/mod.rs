@@ -9,13 +9,14 @@
 //!   which carries it out, into the caller's own buffers, while the fiber waits. For
 //!   what it cannot do by itself the ring watches a registry as above.
 //!
-//! [`call`] chooses among them, for threads too. A [`source`] is a descriptor with its
-//! readiness and registrations.
+//! [`call`] chooses among them, for threads too. A [`source`] owns a descriptor; its
+//! [`body`] has the readiness and registrations, shared by all owners.
 //!
 //! Who may do what: an operation of a ring is submitted, cancelled and reaped on its
 //! own worker, by its own fiber; others only wake that fiber. A registration is added
 //! by the worker that will watch, and deleted by whoever closes the descriptor.
 
+mod body;
 pub(crate) mod call;
 mod completion;
 mod driver;

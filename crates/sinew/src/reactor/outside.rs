@@ -4,7 +4,7 @@
 //! One for the process, started at first use, asleep while nothing happens. A
 //! fiber's own waits never come here.
 
-use super::registry::Registry;
+use super::registry::{MANY, Registry};
 use crate::sys::epoll::Bell;
 use crate::sys::log::log;
 use crate::sys::{poll, process};
@@ -74,7 +74,7 @@ impl Outside {
             self.registry
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
-                .wait(Some(Duration::ZERO), |wakes| claimed.push(wakes));
+                .wait(Some(Duration::ZERO), MANY, |wakes| claimed.push(wakes));
             claimed.into_iter().for_each(Wakes::fire);
             let wakers =
                 std::mem::take(&mut *self.wakers.lock().unwrap_or_else(PoisonError::into_inner));

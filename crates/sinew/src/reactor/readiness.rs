@@ -27,12 +27,13 @@
 //! is missed between the first call and the watching.
 
 use crate::primitive::{AtomicU32, Ordering};
-use crate::sys::Lock;
 use crate::sys::epoll::{FAULT, HANG_UP, IN, OUT, PRIORITY, READ_END};
+use crate::sys::{Lock, cache};
 use crate::wait::node::{Node, Place, WaitList, Wakes};
-use crate::wait::{Enlisted, Operation, Pending, Waiter};
+use crate::wait::{Enlisted, Operation, Waiter};
 use std::ops::Deref;
-use std::sync::Arc;
+use std::ptr;
+use std::sync::atomic::AtomicPtr;
 
 /// Which way bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +94,9 @@ const CAREFUL: u32 = 1 << 8;
 /// One more for each event.
 const TICK: u32 = 1 << 9;
 
+/// How far from its place in line the waiter of a fiber is, about.
+const WAITER_BELOW: usize = 128;
+
 /// What was known when somebody looked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Look(u32);
@@ -135,10 +139,15 @@ impl std::fmt::Debug for Look {
     }
 }
 
-/// See the module header.
+/// See the module header. In order: what an event of a reader needs first.
+#[repr(C)]
 pub(crate) struct Readiness {
     word: AtomicU32,
     readers: Lock<WaitList<Node>>,
+    /// Where the place in line is, and the fiber, of who waited last: to be loaded
+    /// ahead, nothing else. They may be gone.
+    place: AtomicPtr<()>,
+    fiber: AtomicPtr<()>,
     writers: Lock<WaitList<Node>>,
 }
 
@@ -147,6 +156,8 @@ impl Readiness {
         Self {
             word: AtomicU32::new(READABLE | WRITABLE),
             readers: Lock::new(WaitList::new()),
+            place: AtomicPtr::new(ptr::null_mut()),
+            fiber: AtomicPtr::new(ptr::null_mut()),
             writers: Lock::new(WaitList::new()),
         }
     }
@@ -253,6 +264,28 @@ impl Readiness {
         Look(self.word.fetch_or(direction.waiting(), Ordering::Acquire))
     }
 
+    /// Says whom the next event will find.
+    fn expect(&self, place: &Node, waiter: &Waiter) {
+        // Relaxed: hints.
+        let relaxed = std::sync::atomic::Ordering::Relaxed;
+        self.place
+            .store(ptr::from_ref(place).cast_mut().cast(), relaxed);
+        if let Some(fiber) = waiter.fiber() {
+            self.fiber.store(fiber.as_ptr().cast(), relaxed);
+        }
+    }
+
+    /// Starts to load what an event needs, once this here is loaded.
+    pub(super) fn load_ahead(&self) {
+        let relaxed = std::sync::atomic::Ordering::Relaxed;
+        let place = self.place.load(relaxed).cast_const();
+        cache::prefetch(place);
+        // The waiter: it is in the frame of the function that was called next.
+        cache::prefetch(place.wrapping_byte_sub(WAITER_BELOW));
+        let fiber = self.fiber.load(relaxed).cast_const();
+        cache::prefetch(fiber);
+    }
+
     /// Those who wait for a direction.
     pub(crate) fn line(&self, direction: Direction) -> &Lock<WaitList<Node>> {
         match direction {
@@ -263,27 +296,15 @@ impl Readiness {
 
     /// Waits until the direction is ready.
     pub(crate) fn ready(&self, direction: Direction) -> ReadyWait<&Self> {
-        ReadyWait {
-            node: Node::new(),
-            readiness: self,
-            direction,
-        }
+        ReadyWait::new(self, direction)
     }
 
-    /// The same as a task's future that may be kept: it owns what it stands in line at.
-    #[cfg_attr(
-        not(any(feature = "futures-io", feature = "hyper")),
-        allow(dead_code, reason = "only `interop` keeps waits")
-    )]
-    pub(crate) fn ready_kept(
-        self: &Arc<Self>,
-        direction: Direction,
-    ) -> impl Future<Output = ()> + Send + Sync + use<> {
-        Pending::new(ReadyWait {
-            node: Node::new(),
-            readiness: self.clone(),
-            direction,
-        })
+    /// Waits for the next event of the direction, ready or not, or the end.
+    pub(crate) fn news(&self, direction: Direction) -> ReadyWait<&Self> {
+        ReadyWait {
+            is_over: |look, _| look.is_closed(),
+            ..ReadyWait::new(self, direction)
+        }
     }
 }
 
@@ -293,6 +314,19 @@ pub(crate) struct ReadyWait<R> {
     node: Node,
     readiness: R,
     direction: Direction,
+    /// Whether there is nothing to wait for.
+    is_over: fn(Look, Direction) -> bool,
+}
+
+impl<R> ReadyWait<R> {
+    pub(crate) fn new(readiness: R, direction: Direction) -> Self {
+        Self {
+            node: Node::new(),
+            readiness,
+            direction,
+            is_over: Look::is_ready,
+        }
+    }
 }
 
 // SAFETY: `repr(C)`, and the node is first.
@@ -303,22 +337,19 @@ unsafe impl<R> Place for ReadyWait<R> {
 }
 
 // SAFETY: the one node is linked only into the line of its direction, whose lock
-// `set` holds while it claims, and `delist` takes. Both references that it is made
-// with (`ready`, `ready_kept`) are always to the same readiness.
+// `set` holds while it claims, and `delist` takes. The references that it is made with
+// (`&Readiness`, `Kept`) are always to the same readiness.
 unsafe impl<R: Deref<Target = Readiness>> Operation for ReadyWait<R> {
     type Output = ();
 
     fn attempt(&self) -> Option<()> {
-        self.readiness.look().is_ready(self.direction).then_some(())
+        (self.is_over)(self.readiness.look(), self.direction).then_some(())
     }
 
     unsafe fn enlist(&self, waiter: &Waiter, place: u32) -> Enlisted<()> {
         let mut line = self.readiness.line(self.direction).lock();
-        if self
-            .readiness
-            .announce(self.direction)
-            .is_ready(self.direction)
-        {
+        let look = self.readiness.announce(self.direction);
+        if (self.is_over)(look, self.direction) {
             return if waiter.take_oneself(place) {
                 Enlisted::Done(())
             } else {
@@ -326,6 +357,7 @@ unsafe impl<R: Deref<Target = Readiness>> Operation for ReadyWait<R> {
             };
         }
         self.node.belongs_to(waiter, place);
+        self.readiness.expect(&self.node, waiter);
         // SAFETY: the caller's promise.
         unsafe { line.push_back(&self.node) };
         Enlisted::Linked

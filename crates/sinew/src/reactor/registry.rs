@@ -1,7 +1,7 @@
 //! The descriptors that one thread watches, by epoll.
 //!
 //! Each is added once and stays until its owner closes it. The token of its events
-//! is the number of a slot, and the slot keeps its [`Readiness`] alive: an event
+//! is the number of a slot, and the slot keeps its [`Body`] alive: an event
 //! may already be taken from the kernel when the owner, on another thread, deletes
 //! the registration and closes the descriptor.
 //!
@@ -9,9 +9,9 @@
 //! announced in the [`Post`], and reused only after the events that were taken
 //! before are dealt with; after the deletion the kernel makes no more.
 
-use super::readiness::Readiness;
-use crate::sys::Lock;
+use super::body::Body;
 use crate::sys::epoll::{Bell, Epoll, EpollEvent, NO_EVENT};
+use crate::sys::{Lock, cache};
 use crate::wait::node::Wakes;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -19,9 +19,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// How many events one call of the kernel brings at most: about as many fibers as run
-/// before the next, so that what the kernel has touched is still warm then.
-const BATCH: usize = 64;
+/// How many events a call of the kernel brings at most if there is nothing else to run.
+/// So few that what the kernel has touched for them is still in the core's cache when
+/// their fibers run: 9000 connections took 12.2 µs for each message with 64, 10.2 with
+/// 32, 10.1 with 16 and 10.4 with 8.
+pub(crate) const A_FEW: usize = 16;
+/// The same if others are ready, and it is long until the next call.
+pub(crate) const MANY: usize = 64;
 /// The token of the bell.
 const BELL: u64 = u64::MAX;
 
@@ -63,9 +67,9 @@ pub(crate) struct Heard {
 /// See the module header.
 pub(crate) struct Registry {
     post: Arc<Post>,
-    slots: Vec<Option<Arc<Readiness>>>,
+    slots: Vec<Option<Arc<Body>>>,
     free: Vec<u32>,
-    events: Box<[EpollEvent; BATCH]>,
+    events: Box<[EpollEvent; MANY]>,
 }
 
 impl Registry {
@@ -78,7 +82,7 @@ impl Registry {
             }),
             slots: Vec::new(),
             free: Vec::new(),
-            events: Box::new([NO_EVENT; BATCH]),
+            events: Box::new([NO_EVENT; MANY]),
         })
     }
 
@@ -92,7 +96,7 @@ impl Registry {
     }
 
     /// Begins to watch `fd`; the answer is for [`Post::delete`].
-    pub(crate) fn add(&mut self, fd: BorrowedFd<'_>, what: &Arc<Readiness>) -> io::Result<u32> {
+    pub(crate) fn add(&mut self, fd: BorrowedFd<'_>, what: &Arc<Body>) -> io::Result<u32> {
         self.bury();
         let slot = match self.free.last() {
             Some(&slot) => slot,
@@ -119,13 +123,33 @@ impl Registry {
         }
     }
 
-    /// Waits for events, at most for `timeout`, and gives what they wake to `fire`.
-    pub(crate) fn wait(&mut self, timeout: Option<Duration>, mut fire: impl FnMut(Wakes)) -> Heard {
-        let count = self.post.epoll.wait(&mut self.events[..], timeout);
+    /// Starts to load what the events concern. With thousands of connections nothing of
+    /// it is in a cache, and here the CPU waits for all of them at once: 0.4 µs less for each
+    /// message of 9000 connections, of 10.
+    fn load_ahead(&self, count: usize) {
+        let concerned = || {
+            let slots = &self.slots;
+            let events = self.events[..count].iter();
+            events.filter_map(|event| slots.get(event.u64 as usize)?.as_deref())
+        };
+        concerned().for_each(|body| cache::prefetch(body));
+        concerned().for_each(|body| body.readiness().load_ahead());
+    }
+
+    /// Waits for up to `most` events, at most for `timeout`, and gives what they wake to
+    /// `fire`.
+    pub(crate) fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+        most: usize,
+        mut fire: impl FnMut(Wakes),
+    ) -> Heard {
+        let count = self.post.epoll.wait(&mut self.events[..most], timeout);
         let mut heard = Heard {
             some: false,
-            more: count == BATCH,
+            more: count == most,
         };
+        self.load_ahead(count);
         for event in &self.events[..count] {
             let (token, events) = (event.u64, event.events);
             if token == BELL {
@@ -133,7 +157,7 @@ impl Registry {
             }
             heard.some = true;
             if let Some(Some(what)) = self.slots.get(token as usize) {
-                fire(what.hear(events));
+                fire(what.readiness().hear(events));
             }
         }
         self.bury();

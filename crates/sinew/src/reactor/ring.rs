@@ -207,6 +207,7 @@ impl Ring {
         let mut some = false;
         loop {
             let count = self.uring.reap(&mut batch);
+            load_ahead(&batch[..count]);
             for &(user_data, result, flags) in &batch[..count] {
                 self.arrived(user_data, Answer { result, flags }, found);
             }
@@ -254,5 +255,17 @@ impl Ring {
     pub(crate) fn shots_data(address: u64) -> u64 {
         debug_assert_eq!(address & 7, 0);
         address | SHOTS
+    }
+}
+
+/// Starts to load what the completions concern: as in `registry`.
+fn load_ahead(batch: &[(u64, i32, u32)]) {
+    for then in [false, true] {
+        for &(user_data, ..) in batch {
+            if user_data & 7 == 0 && user_data != NOBODY {
+                // SAFETY: pushed by this thread, and its answer is in the batch.
+                unsafe { Completion::load_ahead(user_data, then) };
+            }
+        }
     }
 }

@@ -4,82 +4,70 @@
 //! there until it is closed: then each registration is deleted, and only after that
 //! the descriptor closes, since a registration outlives a descriptor that was
 //! duplicated, and could not be deleted by anybody then.
+//!
+//! Clones are owners of the same descriptor; the last one closes it. They are counted
+//! apart from the references to the [`Body`], which a registry also has.
 
-use super::readiness::{Direction, Readiness};
+use super::body::{Body, Kept, Registration};
+use super::readiness::{Direction, Readiness, ReadyWait};
 use super::registry::{Post, Registry};
 use super::{Reactor, outside, tasks};
 use crate::sys::epoll::IN;
-use crate::sys::{Lock, process};
-use smallvec::SmallVec;
+use crate::sys::process;
+use crate::wait::Pending;
 use std::io;
-use std::mem::ManuallyDrop;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::mem::{self, ManuallyDrop};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
-
-/// Who watches it.
-struct Registration {
-    post: Arc<Post>,
-    slot: u32,
-}
 
 /// See the module header.
 pub(crate) struct Source {
-    fd: ManuallyDrop<OwnedFd>,
-    readiness: Arc<Readiness>,
-    registrations: Lock<SmallVec<[Registration; 1]>>,
-    /// The post of the first of them, for a look without the lock: it stays.
-    first: AtomicPtr<Post>,
-    /// Nanoseconds; 0 is none.
-    read_timeout: AtomicU64,
-    write_timeout: AtomicU64,
-    /// The user wants `WouldBlock` instead of waiting.
-    never_waits: AtomicBool,
-    /// The last call found no descriptor, or no memory.
-    exhausted: AtomicBool,
-    /// Connections that were accepted ahead, and not handed out by who did.
-    accepted: Lock<Vec<OwnedFd>>,
-    /// We have set `O_NONBLOCK`, for calls that know no other way.
-    nonblocking: AtomicBool,
+    body: Arc<Body>,
 }
 
 impl Source {
     pub(crate) fn new(fd: OwnedFd) -> Self {
         Self {
-            fd: ManuallyDrop::new(fd),
-            readiness: Arc::new(Readiness::new()),
-            registrations: Lock::new(SmallVec::new()),
-            first: AtomicPtr::new(ptr::null_mut()),
-            read_timeout: AtomicU64::new(0),
-            write_timeout: AtomicU64::new(0),
-            never_waits: AtomicBool::new(false),
-            exhausted: AtomicBool::new(false),
-            accepted: Lock::new(Vec::new()),
-            nonblocking: AtomicBool::new(false),
+            body: Arc::new(Body::new(fd.into_raw_fd())),
         }
     }
 
-    pub(crate) fn readiness(&self) -> &Arc<Readiness> {
-        &self.readiness
+    #[inline]
+    pub(crate) fn readiness(&self) -> &Readiness {
+        self.body.readiness()
+    }
+
+    /// Waits until the direction is ready, as a task's future that may be kept: it
+    /// owns what it stands in line at.
+    #[cfg_attr(
+        not(any(feature = "futures-io", feature = "hyper")),
+        allow(dead_code, reason = "only `interop` keeps waits")
+    )]
+    pub(crate) fn ready_kept(
+        &self,
+        direction: Direction,
+    ) -> impl Future<Output = ()> + Send + Sync + use<> {
+        Pending::new(ReadyWait::new(Kept(self.body.clone()), direction))
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.readiness.look().is_closed()
+        self.readiness().look().is_closed()
     }
 
     /// Marks it as closed and wakes all who wait; on the caller's stack.
     pub(crate) fn close(&self) {
-        self.readiness.close().fire();
-        let unwanted = std::mem::take(&mut *self.accepted.lock());
+        self.readiness().close().fire();
+        let unwanted = std::mem::take(&mut *self.body.accepted.lock());
         drop(unwanted);
     }
 
     /// How long an operation in this direction may take.
     pub(crate) fn timeout(&self, direction: Direction) -> Option<Duration> {
         // Relaxed: a number, and nothing else.
-        match self.timeout_of(direction).load(Ordering::Relaxed) {
+        match self.body.timeout_of(direction).load(Ordering::Relaxed) {
             0 => None,
             nanos => Some(Duration::from_nanos(nanos)),
         }
@@ -104,50 +92,46 @@ impl Source {
             // 584 years are for ever.
             Some(time) => u64::try_from(time.as_nanos()).unwrap_or(0),
         };
-        self.timeout_of(direction).store(nanos, Ordering::Relaxed);
+        self.body
+            .timeout_of(direction)
+            .store(nanos, Ordering::Relaxed);
         Ok(())
-    }
-
-    fn timeout_of(&self, direction: Direction) -> &AtomicU64 {
-        match direction {
-            Direction::Read => &self.read_timeout,
-            Direction::Write => &self.write_timeout,
-        }
     }
 
     /// Whether operations say `WouldBlock` instead of waiting.
     pub(crate) fn never_waits(&self) -> bool {
         // Relaxed: a setting, and nothing else.
-        self.never_waits.load(Ordering::Relaxed)
+        self.body.never_waits.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_never_waits(&self, never: bool) {
-        self.never_waits.store(never, Ordering::Relaxed);
+        self.body.never_waits.store(never, Ordering::Relaxed);
     }
 
     /// Whether the last call found no descriptor; from now on not.
     pub(crate) fn take_exhausted(&self) -> bool {
         // Relaxed: a hint. The load spares the others the write.
-        self.exhausted.load(Ordering::Relaxed) && self.exhausted.swap(false, Ordering::Relaxed)
+        self.body.exhausted.load(Ordering::Relaxed)
+            && self.body.exhausted.swap(false, Ordering::Relaxed)
     }
 
     pub(crate) fn set_exhausted(&self) {
-        self.exhausted.store(true, Ordering::Relaxed);
+        self.body.exhausted.store(true, Ordering::Relaxed);
     }
 
     /// Leaves connections that were accepted for who accepts next; oldest first.
     pub(crate) fn leave_accepted(&self, connections: impl IntoIterator<Item = OwnedFd>) {
         let connections = connections.into_iter().collect::<Vec<_>>();
         if !connections.is_empty() {
-            self.accepted.lock().extend(connections);
+            self.body.accepted.lock().extend(connections);
             // Who waits for one already looks again.
-            tasks::fire(self.readiness.hear(IN));
+            tasks::fire(self.readiness().hear(IN));
         }
     }
 
     /// The oldest of those.
     pub(crate) fn take_accepted(&self) -> Option<OwnedFd> {
-        let mut accepted = self.accepted.lock();
+        let mut accepted = self.body.accepted.lock();
         if accepted.is_empty() || self.is_closed() {
             return None;
         }
@@ -160,21 +144,21 @@ impl Source {
     /// where there is no other way, and taken back by [`into_fd`](Self::into_fd).
     pub(crate) fn make_nonblocking(&self) -> io::Result<()> {
         // Relaxed: doing it twice does no harm.
-        if !self.nonblocking.load(Ordering::Relaxed) && !set_nonblocking(self.as_fd(), true)? {
-            self.nonblocking.store(true, Ordering::Relaxed);
+        if !self.body.nonblocking.load(Ordering::Relaxed) && !set_nonblocking(self.as_fd(), true)? {
+            self.body.nonblocking.store(true, Ordering::Relaxed);
         }
         Ok(())
     }
 
     /// Whether it was made so by us.
     pub(crate) fn is_nonblocking(&self) -> bool {
-        self.nonblocking.load(Ordering::Relaxed)
+        self.body.nonblocking.load(Ordering::Relaxed)
     }
 
     /// Takes that back.
     pub(crate) fn make_blocking_again(&self) -> io::Result<()> {
         // Relaxed: as above. A forked child shares the setting with its parent.
-        if self.nonblocking.swap(false, Ordering::Relaxed) && !process::is_forked() {
+        if self.body.nonblocking.swap(false, Ordering::Relaxed) && !process::is_forked() {
             set_nonblocking(self.as_fd(), false)?;
         }
         Ok(())
@@ -193,7 +177,7 @@ impl Source {
 
     fn watch_by(&self, registry: &mut Registry) -> io::Result<()> {
         if !self.is_watched_by(registry.post()) {
-            let slot = registry.add(self.as_fd(), &self.readiness)?;
+            let slot = registry.add(self.as_fd(), &self.body)?;
             self.note(registry.post().clone(), slot);
         }
         Ok(())
@@ -202,8 +186,9 @@ impl Source {
     fn is_watched_by(&self, post: &Arc<Post>) -> bool {
         // Relaxed: only compared; and whoever would see its own post here has
         // written it itself, or it is the one that all tasks share, under its lock.
-        self.first.load(Ordering::Relaxed).cast_const() == Arc::as_ptr(post)
+        self.body.first.load(Ordering::Relaxed).cast_const() == Arc::as_ptr(post)
             || self
+                .body
                 .registrations
                 .lock()
                 .iter()
@@ -211,59 +196,110 @@ impl Source {
     }
 
     fn note(&self, post: Arc<Post>, slot: u32) {
-        let mut registrations = self.registrations.lock();
+        let mut registrations = self.body.registrations.lock();
         if registrations.is_empty() {
             let first = Arc::as_ptr(&post).cast_mut();
-            self.first.store(first, Ordering::Relaxed);
+            self.body.first.store(first, Ordering::Relaxed);
         }
         registrations.push(Registration { post, slot });
     }
 
-    fn unwatch(&mut self) {
-        if process::is_forked() {
-            return; // the registrations are the parent's, who still wants them
+    /// Gives the descriptor back, which nobody watches from now on.
+    ///
+    /// # Safety
+    ///
+    /// The last owner has gone, or is the caller; called once.
+    unsafe fn take_fd(body: &Body) -> OwnedFd {
+        // SAFETY: open until now, and from now on nobody's but the answer's (`body`).
+        let fd = unsafe { OwnedFd::from_raw_fd(body.fd) };
+        // In a forked child the registrations are the parent's, who still wants them.
+        if !process::is_forked() {
+            let registrations = mem::take(&mut *body.registrations.lock());
+            for Registration { post, slot } in registrations {
+                post.delete(fd.as_fd(), slot);
+            }
         }
-        let registrations = std::mem::take(self.registrations.get_mut());
-        for Registration { post, slot } in registrations {
-            post.delete(self.fd.as_fd(), slot);
-        }
-        *self.first.get_mut() = ptr::null_mut();
+        // Relaxed: nobody else looks any more.
+        body.first.store(ptr::null_mut(), Ordering::Relaxed);
+        fd
     }
 
     /// The descriptor, as it was: nobody watches it any more, and it blocks again
     /// if that was us.
+    ///
+    /// # Errors
+    ///
+    /// The source itself, if there are clones of it.
+    pub(crate) fn try_into_fd(self) -> Result<OwnedFd, Self> {
+        let body = self.try_into_body()?;
+        // SAFETY: we were the last owner, and are not any more.
+        let fd = unsafe { Self::take_fd(&body) };
+        if body.nonblocking.load(Ordering::Relaxed) && !process::is_forked() {
+            // It cannot fail on an open descriptor.
+            let again = set_nonblocking(fd.as_fd(), false);
+            debug_assert!(again.is_ok(), "{again:?}");
+        }
+        Ok(fd)
+    }
+
+    /// Ends the ownership of a sole owner without closing.
+    fn try_into_body(self) -> Result<Arc<Body>, Self> {
+        // Acquire: what the other owners did before they went; pairs with `drop`.
+        let sole = self
+            .body
+            .owners
+            .compare_exchange(1, 0, Ordering::Acquire, Ordering::Relaxed);
+        if sole.is_err() {
+            return Err(self);
+        }
+        let this = ManuallyDrop::new(self);
+        // SAFETY: read once: `this` is not dropped.
+        Ok(unsafe { ptr::read(&this.body) })
+    }
+
+    /// [`try_into_fd`](Self::try_into_fd) for who never cloned it.
     pub(crate) fn into_fd(self) -> OwnedFd {
-        // It cannot fail on an open descriptor.
-        let again = self.make_blocking_again();
-        debug_assert!(again.is_ok(), "{again:?}");
-        self.into_fd_as_it_is()
+        self.try_into_fd().ok().expect("it has no clones")
     }
 
     /// The same, but it stays non-blocking if it is.
-    pub(crate) fn into_fd_as_it_is(mut self) -> OwnedFd {
-        self.unwatch();
-        // SAFETY: taken once, and `drop` is not run.
-        unsafe {
-            let mut this = ManuallyDrop::new(self);
-            ptr::drop_in_place(&mut this.readiness);
-            ptr::drop_in_place(&mut this.accepted);
-            ptr::drop_in_place(&mut this.registrations);
-            ManuallyDrop::take(&mut this.fd)
+    pub(crate) fn into_fd_as_it_is(self) -> OwnedFd {
+        let body = self.try_into_body().ok().expect("it has no clones");
+        // SAFETY: we were the last owner, and are not any more.
+        unsafe { Self::take_fd(&body) }
+    }
+}
+
+impl Clone for Source {
+    fn clone(&self) -> Self {
+        // Relaxed: who clones is an owner, so the count is not 0 meanwhile.
+        let owners = self.body.owners.fetch_add(1, Ordering::Relaxed);
+        if owners > isize::MAX as usize {
+            std::process::abort() // as `Arc` does;
+        }
+        Self {
+            body: self.body.clone(),
         }
     }
 }
 
 impl Drop for Source {
     fn drop(&mut self) {
-        self.unwatch();
-        // SAFETY: dropped once, here.
-        unsafe { ManuallyDrop::drop(&mut self.fd) };
+        // Release: what this owner did is done when the last one closes.
+        if self.body.owners.fetch_sub(1, Ordering::Release) == 1 {
+            // Pairs with those.
+            fence(Ordering::Acquire);
+            // SAFETY: we were the last.
+            drop(unsafe { Self::take_fd(&self.body) });
+        }
     }
 }
 
 impl AsFd for Source {
+    #[inline]
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        // SAFETY: open while there is an owner (`body`), which we are.
+        unsafe { BorrowedFd::borrow_raw(self.body.fd) }
     }
 }
 

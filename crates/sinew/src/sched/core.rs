@@ -19,6 +19,7 @@ use crate::queue::deque::{Deques, Injectors};
 use crate::queue::fifo::Levels;
 use crate::queue::level::LevelPicker;
 use crate::stack::HotStacks;
+use crate::sys::cache;
 use crate::timer::Wheel;
 use crate::util::rng::Rng;
 use std::cell::{Cell, UnsafeCell};
@@ -61,6 +62,8 @@ pub(crate) struct Core {
     in_vain: Cell<u32>,
     /// Batches taken from injectors so far.
     batches: Cell<u32>,
+    /// How many fibers the worker's own loop has woken, and not yet loaded ahead.
+    cold: Cell<u32>,
     /// Calls in a row that did not have to wait; see `reactor::call`.
     burst: Cell<u32>,
     queues: UnsafeCell<Queues>,
@@ -71,6 +74,9 @@ pub(crate) struct Core {
     /// Unstarted fibers that found no stack, in order.
     starved: UnsafeCell<VecDeque<NonNull<Block>>>,
 }
+
+/// How much of a stack is loaded ahead: the frames of a wait, and the caller's.
+const FRAME_LINES: usize = 14;
 
 struct Queues {
     ready: Levels,
@@ -93,6 +99,25 @@ impl Queues {
                 let index = choice.pick(ready);
                 assert!(index < ready, "a choice of {index} among {ready}");
                 self.ready.pop_at(level, index)
+            }
+        }
+    }
+
+    /// Starts to load what a switch to the next fibers needs: the block of the one after
+    /// the next, and of the next, whose block should be there by now, its stack.
+    #[inline]
+    fn load_ahead(&self) {
+        if let Some(later) = self.ready.coming(1) {
+            let block = later.block().as_ptr();
+            cache::prefetch(block);
+            cache::prefetch(block.wrapping_byte_add(cache::LINE));
+        }
+        let next = self.ready.coming(0).filter(|next| !next.is_fresh());
+        if let Some(next) = next {
+            // SAFETY: the entry of a started fiber owns it.
+            let frame = unsafe { next.block().as_ref() }.rests_at();
+            for line in 0..FRAME_LINES {
+                cache::prefetch(frame.wrapping_byte_add(line * cache::LINE));
             }
         }
     }
@@ -154,6 +179,7 @@ impl Core {
             look_out: Cell::new(0),
             in_vain: Cell::new(0),
             batches: Cell::new(0),
+            cold: Cell::new(0),
             burst: Cell::new(0),
             queues: UnsafeCell::new(Queues {
                 ready: Levels::new(),
@@ -325,14 +351,27 @@ impl Core {
         }
         self.in_a_row.set(0);
         let several = self.several;
+        let cold = self.cold.get();
         self.queues(|queues| {
-            if several {
+            let entry = if several {
                 queues.next_of_both()
             } else {
                 let level = queues.picker.pick(queues.ready.ready())?;
                 queues.next_private(level)
+            };
+            if cold > 0 {
+                self.cold.set(cold - 1);
+                queues.load_ahead();
             }
+            entry
         })
+    }
+
+    /// A fiber was woken by events or time, not by another fiber: its stack and its
+    /// block may be in no cache.
+    #[inline]
+    pub(crate) fn woke_cold(&self) {
+        self.cold.set(self.cold.get().saturating_add(1));
     }
 
     /// Takes from `victim`; keeps a batch and answers one, and how many came.

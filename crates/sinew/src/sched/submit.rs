@@ -103,6 +103,7 @@ impl Core {
         let entry = Entry::started(block);
         // Only one woken by a running fiber may run next; timers keep order.
         if self.current.get().is_null() {
+            self.woke_cold();
             self.requeue(block);
         } else if let Err(_entry) = self.try_run_next(entry) {
             self.requeue(block);

@@ -17,6 +17,7 @@
 use super::{current, panics};
 use crate::fiber::{Block, Intent};
 use crate::sys::process;
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 /// The fiber that runs on this thread, if one does.
@@ -86,6 +87,8 @@ pub(crate) unsafe fn leave(block: NonNull<Block>, intent: Intent) {
     if std::thread::panicking() {
         panics::lower(fiber);
     }
+    let frame = MaybeUninit::<u8>::uninit();
+    fiber.set_rests_at(frame.as_ptr().cast());
     // SAFETY: the suspender of a running fiber points to the root of its own
     // stack (set by the first frame), which is where we are.
     unsafe { (*fiber.suspender()).suspend(intent) };

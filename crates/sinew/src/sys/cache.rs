@@ -1,5 +1,8 @@
 //! Telling the CPU what will be needed.
 
+/// The size of a cache line.
+pub(crate) const LINE: usize = 64;
+
 /// Starts to load the cache line of `at`, which may be any address; a hint.
 #[inline(always)]
 pub(crate) fn prefetch<T>(at: *const T) {

@@ -8,8 +8,7 @@
 
 use crate::error::Cancelled;
 use crate::reactor::{How, Source};
-use crate::wait::node::{Node, Place};
-use crate::wait::{Deadline, Enlisted, Operation, WaitOutcome, WaitSpec, Waiter, perform};
+use crate::wait::{Deadline, WaitOutcome, WaitSpec, perform};
 use std::io;
 use std::time::Duration;
 
@@ -36,7 +35,7 @@ impl Pause {
         let spec = WaitSpec::new(how.reason, how.at)
             .deadline(deadline)
             .cancellable();
-        match perform(&Heard::of(source, how), &spec) {
+        match perform(&source.readiness().news(how.direction), &spec) {
             Ok(()) => Ok(()),
             Err(WaitOutcome::Cancelled) => Err(Cancelled.into()),
             Err(_) if deadline == how.deadline => Err(how.timed_out.into()),
@@ -46,68 +45,4 @@ impl Pause {
             }
         }
     }
-}
-
-/// A wait for the next event of a direction, ready or not.
-#[repr(C)]
-struct Heard<'a> {
-    node: Node,
-    source: &'a Source,
-    how: &'a How,
-}
-
-impl<'a> Heard<'a> {
-    fn of(source: &'a Source, how: &'a How) -> Self {
-        Self {
-            node: Node::new(),
-            source,
-            how,
-        }
-    }
-}
-
-// SAFETY: `repr(C)`, and the node is first.
-unsafe impl Place for Heard<'_> {
-    fn node(&self) -> &Node {
-        &self.node
-    }
-}
-
-// SAFETY: the one node is linked only into the line of its direction, whose lock
-// who hears of an event holds while it claims, and `delist` takes.
-unsafe impl Operation for Heard<'_> {
-    type Output = ();
-
-    fn attempt(&self) -> Option<()> {
-        // What is missed before the line is entered costs a pause, except the end.
-        self.source.is_closed().then_some(())
-    }
-
-    unsafe fn enlist(&self, waiter: &Waiter, place: u32) -> Enlisted<()> {
-        let mut line = self.source.readiness().line(self.how.direction).lock();
-        // Under the lock: who closes marks it, then takes the lock and claims.
-        if self.source.is_closed() {
-            return if waiter.take_oneself(place) {
-                Enlisted::Done(())
-            } else {
-                Enlisted::Lost
-            };
-        }
-        self.node.belongs_to(waiter, place);
-        // SAFETY: the caller's promise.
-        unsafe { line.push_back(&self.node) };
-        Enlisted::Linked
-    }
-
-    fn delist(&self) -> bool {
-        let mut line = self.source.readiness().line(self.how.direction).lock();
-        // SAFETY: linked only by `enlist`, into this list.
-        unsafe { line.remove(&self.node) }
-    }
-
-    fn accept(&self) -> Option<()> {
-        Some(())
-    }
-
-    fn pass_on(&self) {} // all were woken: there is nothing to pass on
 }
