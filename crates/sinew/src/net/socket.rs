@@ -96,14 +96,18 @@ impl Socket {
     /// Takes the next connection, and where it comes from.
     pub(super) fn accept(&self, at: At) -> io::Result<(OwnedFd, SockAddr)> {
         self.accepting(
-            |how| {
+            |how| loop {
                 // On a ring the call below does not look.
                 check_cancelled()?;
                 if let Some(fd) = self.source.take_accepted() {
                     return with_address(fd);
                 }
                 let mut accept = Accept::new(&self.source);
-                call::make(&self.source, how, &mut accept)
+                match call::make(&self.source, how, &mut accept) {
+                    // Some were left meanwhile.
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    done => return done,
+                }
             },
             at,
         )

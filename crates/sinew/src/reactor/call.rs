@@ -18,7 +18,7 @@
 
 use super::completion::{Answer, Completion};
 use super::driver::{DriverKind, Reactor};
-use super::readiness::{Direction, Look};
+use super::readiness::{Direction, Look, Readiness};
 use super::source::{Source, closed};
 use crate::error::Cancelled;
 use crate::fiber::{Block, Intent, WaitReason};
@@ -140,8 +140,8 @@ impl How {
 ///
 /// # Errors
 ///
-/// The call's own; `NotConnected` if the source was closed, `how.timed_out`, or a
-/// cancellation.
+/// The call's own; `NotConnected` if the source was closed, `how.timed_out`, a
+/// cancellation, or `Interrupted` if it is to accept and connections were left.
 #[inline]
 pub(crate) fn make<C: Call>(source: &Source, how: &How, call: &mut C) -> io::Result<C::Output> {
     let fiber = switch::running();
@@ -320,7 +320,8 @@ fn hand_over(
     let own_line = Lock::new(WaitList::<Node>::new());
     let line = source.map_or(&own_line, |source| source.readiness().line(how.direction));
     let closable = source.map(Source::readiness);
-    let completion = Completion::new(line, closable, block);
+    let accepts = how.reason == WaitReason::Accept;
+    let completion = Completion::new(line, closable, accepts, block);
     let entry = entry.user_data(completion.user_data());
     let unwinding = AbortOnUnwind("an operation was left while the kernel carries it out");
     let pinned_outside = fiber.pinned();
@@ -339,14 +340,19 @@ fn hand_over(
         let gave_up = loop {
             match perform_for(Some(block), &completion, &spec) {
                 Ok(Some(answer)) => return Ok(answer),
-                Ok(None) if source.is_some_and(Source::is_closed) => break WaitOutcome::Woken,
-                Ok(None) => {} // an event, meant for who waits for readiness
-                Err(outcome) => break outcome,
+                Ok(None) => match closable.map(Readiness::look) {
+                    Some(look) if look.is_closed() => break how.error(WaitOutcome::Woken),
+                    Some(look) if accepts && look.has_left() => {
+                        break io::ErrorKind::Interrupted.into();
+                    }
+                    _ => {} // an event, meant for who waits for readiness
+                },
+                Err(outcome) => break how.error(outcome),
             }
         };
         let answer = call_back(&completion, how, block);
         if answer.result == -libc::ECANCELED || answer.result == -libc::EINTR {
-            return Err(how.error(gave_up));
+            return Err(gave_up);
         }
         Ok(answer)
     });

@@ -36,6 +36,8 @@ pub(crate) struct Completion<'a> {
     line: &'a Lock<WaitList<Node>>,
     /// What may be closed meanwhile, if anything.
     closable: Option<&'a Readiness>,
+    /// Connections that others leave there will do as well.
+    accepts: bool,
     /// Waits for the answer, whatever happens: it was called back.
     called_back: Cell<bool>,
     result: Cell<Option<Answer>>,
@@ -54,12 +56,14 @@ impl<'a> Completion<'a> {
     pub(crate) fn new(
         line: &'a Lock<WaitList<Node>>,
         closable: Option<&'a Readiness>,
+        accepts: bool,
         fiber: NonNull<Block>,
     ) -> Self {
         Self {
             node: Node::new(),
             line,
             closable,
+            accepts,
             called_back: Cell::new(false),
             result: Cell::new(None),
             fiber,
@@ -143,9 +147,13 @@ unsafe impl Operation for Completion<'_> {
             };
         }
         let mut line = self.line.lock();
-        // Under the lock: who closes claims all who are linked, after that.
-        let closed = self.closable.is_some_and(|what| what.look().is_closed());
-        if closed && !self.called_back.get() && waiter.take_oneself(place) {
+        // Under the lock: who closes, or leaves connections, claims all who are linked,
+        // after that.
+        let over = self.closable.is_some_and(|what| {
+            let look = what.look();
+            look.is_closed() || self.accepts && look.has_left()
+        });
+        if over && !self.called_back.get() && waiter.take_oneself(place) {
             return Enlisted::Done(None);
         }
         self.node.belongs_to(waiter, place);

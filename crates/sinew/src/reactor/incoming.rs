@@ -326,10 +326,11 @@ unsafe impl Operation for ShotsWait<'_> {
             };
         }
         let mut line = self.line().lock();
-        // Under the lock: who closes claims all who are linked, after that. One who
-        // stops waits for the last answer all the same.
-        let closed = self.shots.source.is_closed() && !self.shots.stopping.get();
-        if closed && waiter.take_oneself(place) {
+        // Under the lock: who closes, or leaves connections, claims all who are linked,
+        // after that. One who stops waits for the last answer all the same.
+        let look = self.shots.source.readiness().look();
+        let over = (look.is_closed() || look.has_left()) && !self.shots.stopping.get();
+        if over && waiter.take_oneself(place) {
             return Enlisted::Done(());
         }
         self.shots

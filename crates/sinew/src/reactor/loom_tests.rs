@@ -22,6 +22,9 @@
 //! | `set` does not count, or `clear` does not compare | `no_byte_stays_unread…`, `two_workers…`, `the_end_is_seen…` |
 //! | `close` claims only where a waiting bit is       | `closing_ends_a_wait_for_an_answer…` |
 //! | `Completion::enlist` does not look for a closing | `closing_ends_a_wait_for_an_answer…` |
+//! | `tell_readers` claims only where a waiting bit is | `who_waits_to_accept…` |
+//! | `note_left` Release → Relaxed                    | `who_waits_to_accept…` |
+//! | `Completion::enlist` does not look for what is left | `who_waits_to_accept…` |
 //! | `would_block` clears `CLOSED`                    | `a_call_that_would_block…` |
 //! | `drained` clears the end                         | `the_end_is_seen…` |
 //! | `delist` clears the waiting bit                  | `who_gives_up_leaves…` |
@@ -36,12 +39,13 @@ use crate::fiber::WaitReason;
 use crate::primitive::{AtomicUsize, Ordering};
 use crate::sys::epoll::{HANG_UP, IN, OUT, READ_END};
 use crate::sys::poll::{self, PollFor};
-use crate::wait::{Deadline, WaitOutcome, WaitSpec, perform};
+use crate::wait::{Deadline, Pending, WaitOutcome, WaitSpec, perform};
 use Direction::{Read, Write};
 use loom::model::Builder;
 use loom::thread;
 use std::panic::Location;
 use std::pin::pin;
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::task::{Context, Wake, Waker};
 
@@ -280,7 +284,7 @@ fn a_task_that_waits_is_woken_and_sees_what_made_it_ready_or_is_dropped() {
             let executor = Arc::new(Executor::default());
             let waker = Waker::from(executor.clone());
             {
-                let mut task = pin!(socket.readiness.ready_kept(Read));
+                let mut task = pin!(Pending::new(socket.readiness.ready(Read)));
                 let mut context = Context::from_waker(&waker);
                 let mut ready = task.as_mut().poll(&mut context).is_ready();
                 while keeps && !ready {
@@ -305,7 +309,7 @@ fn a_wait_that_begins_while_another_is_claimed_is_ended_by_the_next_event() {
     bounded(3).check(|| {
         let socket = Socket::idle();
         let waker = Waker::from(Arc::new(Executor::default()));
-        let mut task = pin!(socket.readiness.ready_kept(Read));
+        let mut task = pin!(Pending::new(socket.readiness.ready(Read)));
         let polled = task.as_mut().poll(&mut Context::from_waker(&waker));
         assert!(polled.is_pending());
         let worker = thread::spawn({
@@ -355,10 +359,34 @@ fn closing_ends_a_wait_for_an_answer_of_the_kernel() {
             move || socket.readiness.close().fire()
         });
         let line = socket.readiness.line(Read);
-        let completion = Completion::new(line, Some(&socket.readiness));
+        let completion = Completion::new(line, Some(&socket.readiness), false, NonNull::dangling());
         let answer = perform(&completion, &spec()).unwrap();
         assert!(answer.is_none() && socket.readiness.look().is_closed());
         closer.join().unwrap();
+    });
+}
+
+/// As `Source::leave_accepted` and `Socket::accept` on a ring do.
+#[test]
+fn who_waits_to_accept_finds_what_is_left_there() {
+    loom::model(|| {
+        let socket = Socket::idle();
+        let leaver = thread::spawn({
+            let socket = socket.clone();
+            move || {
+                socket.arrived.store(1, Ordering::Relaxed);
+                socket.readiness.note_left(true);
+                socket.readiness.tell_readers().fire();
+            }
+        });
+        let line = socket.readiness.line(Read);
+        while !socket.readiness.look().has_left() {
+            let readiness = Some(&*socket.readiness);
+            let completion = Completion::new(line, readiness, true, NonNull::dangling());
+            assert!(perform(&completion, &spec()).unwrap().is_none());
+        }
+        assert_eq!(socket.arrived.load(Ordering::Relaxed), 1);
+        leaver.join().unwrap();
     });
 }
 

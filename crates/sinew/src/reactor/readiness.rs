@@ -91,8 +91,10 @@ const WAITING_WRITE: u32 = 1 << 6;
 const MORE: u32 = 1 << 7;
 /// A short read says nothing: it may have stopped at an urgent byte, or before an error.
 const CAREFUL: u32 = 1 << 8;
+/// Connections that somebody has accepted ahead were left here (`source`).
+const LEFT: u32 = 1 << 9;
 /// One more for each event.
-const TICK: u32 = 1 << 9;
+const TICK: u32 = 1 << 10;
 
 /// How far from its place in line the waiter of a fiber is, about.
 const WAITER_BELOW: usize = 128;
@@ -121,6 +123,11 @@ impl Look {
 
     pub(crate) fn is_closed(self) -> bool {
         self.0 & CLOSED != 0
+    }
+
+    /// Whether connections were left here.
+    pub(crate) fn has_left(self) -> bool {
+        self.0 & LEFT != 0
     }
 
     fn tick(self) -> u32 {
@@ -223,15 +230,31 @@ impl Readiness {
         if events & (PRIORITY | FAULT) != 0 {
             bits |= CAREFUL;
         }
-        self.set(bits)
+        self.set(bits, false)
     }
 
     /// Marks it as closed by this program, and claims all who wait.
     pub(crate) fn close(&self) -> Wakes {
-        self.set(CLOSED)
+        self.set(CLOSED, true)
     }
 
-    fn set(&self, bits: u32) -> Wakes {
+    /// Connections were left here, or no more are.
+    pub(super) fn note_left(&self, some: bool) {
+        // Release: who sees it finds them; pairs with `look`.
+        if some {
+            self.word.fetch_or(LEFT, Ordering::Release);
+        } else {
+            self.word.fetch_and(!LEFT, Ordering::Release);
+        }
+    }
+
+    /// After `note_left`: claims all who wait to read, in whatever way.
+    pub(super) fn tell_readers(&self) -> Wakes {
+        self.set(READABLE, true)
+    }
+
+    /// With `all` also who waits for something else than readiness, and has set no bit.
+    fn set(&self, bits: u32, all: bool) -> Wakes {
         let mut now = self.word.load(Ordering::Relaxed);
         // AcqRel: pairs with `look`; see there.
         while let Err(changed) = self.word.compare_exchange_weak(
@@ -244,8 +267,7 @@ impl Readiness {
         }
         let mut wakes = Wakes::new();
         for direction in [Direction::Read, Direction::Write] {
-            // Closing also ends waits that are not for readiness, and have no bit.
-            let waited_for = now & direction.waiting() != 0 || bits & CLOSED != 0;
+            let waited_for = all || now & direction.waiting() != 0;
             if bits & direction.ready() != 0 && waited_for {
                 let mut line = self.line(direction).lock();
                 // Relaxed: set and cleared under this lock.

@@ -15,6 +15,7 @@ use crate::sys::{Lock, cache};
 use crate::wait::node::Wakes;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -132,7 +133,10 @@ impl Registry {
             let events = self.events[..count].iter();
             events.filter_map(|event| slots.get(event.u64 as usize)?.as_deref())
         };
-        concerned().for_each(|body| cache::prefetch(body));
+        concerned().for_each(|body| {
+            cache::prefetch(body);
+            cache::prefetch(ptr::from_ref(body).wrapping_byte_add(cache::LINE));
+        });
         concerned().for_each(|body| body.readiness().load_ahead());
     }
 

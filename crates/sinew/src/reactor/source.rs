@@ -12,7 +12,6 @@ use super::body::{Body, Kept, Registration};
 use super::readiness::{Direction, Readiness, ReadyWait};
 use super::registry::{Post, Registry};
 use super::{Reactor, outside, tasks};
-use crate::sys::epoll::IN;
 use crate::sys::process;
 use crate::wait::Pending;
 use std::io;
@@ -60,7 +59,10 @@ impl Source {
     /// Marks it as closed and wakes all who wait; on the caller's stack.
     pub(crate) fn close(&self) {
         self.readiness().close().fire();
-        let unwanted = std::mem::take(&mut *self.body.accepted.lock());
+        let mut accepted = self.body.accepted.lock();
+        let unwanted = mem::take(&mut *accepted);
+        self.readiness().note_left(false);
+        drop(accepted);
         drop(unwanted);
     }
 
@@ -123,19 +125,29 @@ impl Source {
     pub(crate) fn leave_accepted(&self, connections: impl IntoIterator<Item = OwnedFd>) {
         let connections = connections.into_iter().collect::<Vec<_>>();
         if !connections.is_empty() {
-            self.body.accepted.lock().extend(connections);
+            let mut accepted = self.body.accepted.lock();
+            accepted.extend(connections);
+            self.readiness().note_left(true);
+            drop(accepted);
             // Who waits for one already looks again.
-            tasks::fire(self.readiness().hear(IN));
+            tasks::fire(self.readiness().tell_readers());
         }
     }
 
     /// The oldest of those.
     pub(crate) fn take_accepted(&self) -> Option<OwnedFd> {
+        if !self.readiness().look().has_left() {
+            return None;
+        }
         let mut accepted = self.body.accepted.lock();
         if accepted.is_empty() || self.is_closed() {
             return None;
         }
-        Some(accepted.remove(0))
+        let oldest = accepted.remove(0);
+        if accepted.is_empty() {
+            self.readiness().note_left(false);
+        }
+        Some(oldest)
     }
 
     /// Makes calls that know no flag for that return at once.

@@ -264,6 +264,40 @@ fn what_was_accepted_ahead_is_left_to_who_accepts_next() {
     });
 }
 
+/// Who accepts ahead takes what others wait for; when it goes they get it.
+#[test]
+fn what_was_accepted_ahead_is_left_to_who_waits_already() {
+    on_fibers(|| {
+        for iterates in [false, true] {
+            let listener = listen();
+            let address = listener.local_addr().unwrap();
+            let mut hoards = listener.incoming();
+            let first = TcpStream::connect(address).unwrap();
+            drop(hoards.next().unwrap().unwrap());
+            let late = listener.try_clone().unwrap();
+            let waits = sinew::spawn(move || {
+                let peer = if iterates {
+                    late.incoming().next().unwrap()
+                } else {
+                    late.accept().map(|(peer, _)| peer)
+                };
+                peer.unwrap().peer_addr().unwrap()
+            });
+            wait_until(|| waits.fiber().wait_reason() == WaitReason::Accept);
+            // The iterator's operation is the older one: on a ring it gets them, and each
+            // connect that waits turns the ring.
+            let clients: Vec<_> = (0..8)
+                .map(|_| TcpStream::connect(address).unwrap())
+                .collect();
+            drop(hoards);
+            let from = waits.join().unwrap();
+            let ours = |client: &TcpStream| client.local_addr().unwrap() == from;
+            assert!(clients.iter().any(ours), "{from}");
+            drop(first);
+        }
+    });
+}
+
 #[test]
 fn a_closed_listener_hands_out_nothing_that_was_accepted_ahead() {
     everywhere(|| {
