@@ -184,6 +184,17 @@ impl fmt::Debug for DirEntry {
 /// # Errors
 ///
 /// As std, such as `AlreadyExists`, and `NotFound` without a parent; or a cancellation.
+///
+/// ```
+/// use sinew::fs;
+/// use std::io::ErrorKind;
+///
+/// let dir = std::env::temp_dir().join(format!("sinew-mkdir-{}", std::process::id()));
+/// fs::create_dir(&dir)?;
+/// assert_eq!(fs::create_dir(&dir).unwrap_err().kind(), ErrorKind::AlreadyExists);
+/// fs::remove_dir(&dir)?;
+/// # std::io::Result::Ok(())
+/// ```
 #[track_caller]
 pub fn create_dir<P: AsRef<Path>>(path: P) -> io::Result<()> {
     DirBuilder::new().create(path)
@@ -194,6 +205,17 @@ pub fn create_dir<P: AsRef<Path>>(path: P) -> io::Result<()> {
 /// # Errors
 ///
 /// As std, such as `AlreadyExists` if there is something else; or a cancellation.
+///
+/// ```
+/// use sinew::fs;
+///
+/// let dir = std::env::temp_dir().join(format!("sinew-mkdir-all-{}", std::process::id()));
+/// fs::create_dir_all(dir.join("a/b"))?;
+/// fs::create_dir_all(dir.join("a/b"))?; // it may be there
+/// assert!(fs::metadata(dir.join("a/b"))?.is_dir());
+/// fs::remove_dir_all(&dir)?;
+/// # std::io::Result::Ok(())
+/// ```
 #[track_caller]
 pub fn create_dir_all<P: AsRef<Path>>(path: P) -> io::Result<()> {
     DirBuilder::new().recursive(true).create(path)

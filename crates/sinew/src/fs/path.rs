@@ -68,6 +68,19 @@ pub fn write<P: AsRef<Path>, C: AsRef<[u8]>>(path: P, contents: C) -> io::Result
 ///
 /// As std, such as `NotFound`, and `InvalidInput` if `from` is no regular file; or a
 /// cancellation, before anything was copied.
+///
+/// ```
+/// use sinew::fs;
+///
+/// let dir = std::env::temp_dir().join(format!("sinew-copy-{}", std::process::id()));
+/// fs::create_dir(&dir)?;
+/// let (from, to) = (dir.join("from"), dir.join("to"));
+/// fs::write(&from, "four")?;
+/// assert_eq!(fs::copy(&from, &to)?, 4);
+/// assert_eq!(fs::read(&to)?, b"four");
+/// fs::remove_dir_all(&dir)?;
+/// # std::io::Result::Ok(())
+/// ```
 #[track_caller]
 pub fn copy<P: AsRef<Path>, Q: AsRef<Path>>(from: P, to: Q) -> io::Result<u64> {
     let (from, to) = (from.as_ref(), to.as_ref());
@@ -109,6 +122,19 @@ pub fn rename<P: AsRef<Path>, Q: AsRef<Path>>(from: P, to: Q) -> io::Result<()> 
 /// # Errors
 ///
 /// As std, such as `NotFound`, and `IsADirectory` for a directory; or a cancellation.
+///
+/// ```
+/// use sinew::fs;
+///
+/// let dir = std::env::temp_dir().join(format!("sinew-remove-{}", std::process::id()));
+/// fs::create_dir(&dir)?;
+/// let file = dir.join("file");
+/// fs::write(&file, "")?;
+/// fs::remove_file(&file)?;
+/// assert!(!fs::exists(&file)?);
+/// fs::remove_dir_all(&dir)?;
+/// # std::io::Result::Ok(())
+/// ```
 #[track_caller]
 pub fn remove_file<P: AsRef<Path>>(path: P) -> io::Result<()> {
     let path = path.as_ref();
@@ -120,6 +146,18 @@ pub fn remove_file<P: AsRef<Path>>(path: P) -> io::Result<()> {
 /// # Errors
 ///
 /// As std, such as `NotFound` and `DirectoryNotEmpty`; or a cancellation.
+///
+/// ```
+/// use sinew::fs;
+/// use std::io::ErrorKind;
+///
+/// let dir = std::env::temp_dir().join(format!("sinew-rmdir-{}", std::process::id()));
+/// fs::create_dir_all(dir.join("inner"))?;
+/// assert_eq!(fs::remove_dir(&dir).unwrap_err().kind(), ErrorKind::DirectoryNotEmpty);
+/// fs::remove_dir(dir.join("inner"))?;
+/// fs::remove_dir(&dir)?;
+/// # std::io::Result::Ok(())
+/// ```
 #[track_caller]
 pub fn remove_dir<P: AsRef<Path>>(path: P) -> io::Result<()> {
     let path = path.as_ref();
@@ -133,6 +171,16 @@ pub fn remove_dir<P: AsRef<Path>>(path: P) -> io::Result<()> {
 ///
 /// As std, such as `NotFound`; a part may be gone then. Or a cancellation, before
 /// anything was removed.
+///
+/// ```
+/// use sinew::fs;
+///
+/// let dir = std::env::temp_dir().join(format!("sinew-rm-all-{}", std::process::id()));
+/// fs::create_dir_all(dir.join("a/b/c"))?;
+/// fs::remove_dir_all(&dir)?;
+/// assert!(!fs::exists(&dir)?);
+/// # std::io::Result::Ok(())
+/// ```
 #[track_caller]
 pub fn remove_dir_all<P: AsRef<Path>>(path: P) -> io::Result<()> {
     let path = path.as_ref();
@@ -161,6 +209,13 @@ pub fn metadata<P: AsRef<Path>>(path: P) -> io::Result<Metadata> {
 /// # Errors
 ///
 /// As std, such as `NotFound`; or a cancellation.
+///
+/// ```
+/// let link = sinew::fs::symlink_metadata("/proc/self")?;
+/// assert!(link.is_symlink());
+/// assert!(sinew::fs::metadata("/proc/self")?.is_dir());
+/// # std::io::Result::Ok(())
+/// ```
 #[track_caller]
 pub fn symlink_metadata<P: AsRef<Path>>(path: P) -> io::Result<Metadata> {
     let path = path.as_ref();
@@ -172,6 +227,21 @@ pub fn symlink_metadata<P: AsRef<Path>>(path: P) -> io::Result<Metadata> {
 /// # Errors
 ///
 /// As std, such as `NotFound` and `PermissionDenied`; or a cancellation.
+///
+/// ```
+/// use sinew::fs;
+///
+/// let dir = std::env::temp_dir().join(format!("sinew-permissions-{}", std::process::id()));
+/// fs::create_dir(&dir)?;
+/// let file = dir.join("file");
+/// fs::write(&file, "")?;
+/// let mut permissions = fs::metadata(&file)?.permissions();
+/// permissions.set_readonly(true);
+/// fs::set_permissions(&file, permissions)?;
+/// assert!(fs::metadata(&file)?.permissions().readonly());
+/// fs::remove_dir_all(&dir)?;
+/// # std::io::Result::Ok(())
+/// ```
 #[track_caller]
 pub fn set_permissions<P: AsRef<Path>>(path: P, permissions: Permissions) -> io::Result<()> {
     let path = path.as_ref();
@@ -200,6 +270,20 @@ pub fn exists<P: AsRef<Path>>(path: P) -> io::Result<bool> {
 /// # Errors
 ///
 /// As std, such as `NotFound` and `AlreadyExists`; or a cancellation.
+///
+/// ```
+/// use sinew::fs;
+///
+/// let dir = std::env::temp_dir().join(format!("sinew-link-{}", std::process::id()));
+/// fs::create_dir(&dir)?;
+/// let (one, other) = (dir.join("one"), dir.join("other"));
+/// fs::write(&one, "text")?;
+/// fs::hard_link(&one, &other)?;
+/// fs::remove_file(&one)?;
+/// assert_eq!(fs::read_to_string(&other)?, "text");
+/// fs::remove_dir_all(&dir)?;
+/// # std::io::Result::Ok(())
+/// ```
 #[track_caller]
 pub fn hard_link<P: AsRef<Path>, Q: AsRef<Path>>(original: P, link: Q) -> io::Result<()> {
     let (original, link) = (original.as_ref(), link.as_ref());
@@ -211,6 +295,18 @@ pub fn hard_link<P: AsRef<Path>, Q: AsRef<Path>>(original: P, link: Q) -> io::Re
 /// # Errors
 ///
 /// As std, such as `AlreadyExists`; or a cancellation.
+///
+/// ```
+/// use sinew::fs;
+///
+/// let dir = std::env::temp_dir().join(format!("sinew-symlink-{}", std::process::id()));
+/// fs::create_dir(&dir)?;
+/// let link = dir.join("link");
+/// fs::symlink("target", &link)?;
+/// assert_eq!(fs::read_link(&link)?.to_str(), Some("target"));
+/// fs::remove_dir_all(&dir)?;
+/// # std::io::Result::Ok(())
+/// ```
 #[track_caller]
 pub fn symlink<P: AsRef<Path>, Q: AsRef<Path>>(original: P, link: Q) -> io::Result<()> {
     let (original, link) = (original.as_ref(), link.as_ref());
@@ -222,6 +318,12 @@ pub fn symlink<P: AsRef<Path>, Q: AsRef<Path>>(original: P, link: Q) -> io::Resu
 /// # Errors
 ///
 /// As std, such as `NotFound`, and `InvalidInput` if it is none; or a cancellation.
+///
+/// ```
+/// let own = sinew::fs::read_link("/proc/self")?;
+/// assert_eq!(own.to_str(), Some(&*std::process::id().to_string()));
+/// # std::io::Result::Ok(())
+/// ```
 #[track_caller]
 pub fn read_link<P: AsRef<Path>>(path: P) -> io::Result<PathBuf> {
     let path = path.as_ref();

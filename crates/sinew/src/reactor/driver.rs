@@ -171,13 +171,14 @@ impl Reactor {
     }
 
     /// Takes in events, waiting for them if `wait` says for how long; whether
-    /// there were any.
+    /// there were any, or might have been.
     fn take_in(&self, wait: Option<Option<Duration>>) -> bool {
         // SAFETY: only the worker's loop calls this, and what is fired below only
         // enqueues fibers, and does not come back here.
         let machinery = unsafe { self.machinery() };
         let no_wait = Some(Duration::ZERO);
         let most = if wait.is_some() { A_FEW } else { MANY };
+        let expected = machinery.more;
         let wait = wait.map(|timeout| if machinery.more { no_wait } else { timeout });
         match (&mut machinery.ring, &mut machinery.registry) {
             (Some(ring), registry) => {
@@ -188,7 +189,7 @@ impl Reactor {
                     heard = registry.wait(no_wait, most, tasks::fire);
                     machinery.more = heard.more;
                 }
-                found.answers > 0 || heard.some
+                found.answers > 0 || heard.some || expected
             }
             (None, Some(registry)) => {
                 let timeout = wait.unwrap_or(no_wait);

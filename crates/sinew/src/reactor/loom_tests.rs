@@ -25,6 +25,7 @@
 //! | `tell_readers` claims only where a waiting bit is | `who_waits_to_accept…` |
 //! | `note_left` Release → Relaxed                    | `who_waits_to_accept…` |
 //! | `Completion::enlist` does not look for what is left | `who_waits_to_accept…` |
+//! | what is left does not make it ready              | `what_is_left_there…` |
 //! | `would_block` clears `CLOSED`                    | `a_call_that_would_block…` |
 //! | `drained` clears the end                         | `the_end_is_seen…` |
 //! | `delist` clears the waiting bit                  | `who_gives_up_leaves…` |
@@ -387,6 +388,37 @@ fn who_waits_to_accept_finds_what_is_left_there() {
         }
         assert_eq!(socket.arrived.load(Ordering::Relaxed), 1);
         leaver.join().unwrap();
+    });
+}
+
+/// An answer of the kernel says that it has no more; what is left here it knows nothing of.
+#[test]
+fn what_is_left_there_is_ready_whatever_the_kernel_has() {
+    loom::model(|| {
+        let socket = Socket::idle();
+        let leaver = thread::spawn({
+            let socket = socket.clone();
+            move || {
+                socket.arrived.store(1, Ordering::Relaxed);
+                socket.readiness.note_left(true);
+                socket.readiness.tell_readers().fire();
+            }
+        });
+        let answered = thread::spawn({
+            let socket = socket.clone();
+            move || {
+                let look = socket.readiness.look();
+                socket.readiness.drained(look, Read);
+                let look = socket.readiness.look();
+                socket.readiness.would_block(look, Read);
+            }
+        });
+        perform(&socket.readiness.ready(Read), &spec()).unwrap();
+        // Woken, or ready: who looks now finds it, as `Accept::attempt` does.
+        assert!(socket.readiness.look().has_left());
+        assert_eq!(socket.arrived.load(Ordering::Relaxed), 1);
+        leaver.join().unwrap();
+        answered.join().unwrap();
     });
 }
 

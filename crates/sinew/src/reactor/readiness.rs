@@ -46,15 +46,15 @@ impl Direction {
     /// The bits that make it ready.
     const fn ready(self) -> u32 {
         match self {
-            Self::Read => READABLE | MORE | READ_ENDED | CLOSED,
+            Self::Read => READABLE | MORE | READ_ENDED | CLOSED | LEFT,
             Self::Write => WRITABLE | WRITE_ENDED | CLOSED,
         }
     }
 
-    /// The bits that a call which would block clears: all but being closed.
+    /// The bits that a call which would block clears: what the kernel told.
     const fn proven_wrong(self) -> u32 {
         match self {
-            Self::Read => (self.ready() | CAREFUL) & !CLOSED,
+            Self::Read => (self.ready() | CAREFUL) & !(CLOSED | LEFT),
             Self::Write => self.ready() & !CLOSED,
         }
     }
@@ -91,7 +91,7 @@ const WAITING_WRITE: u32 = 1 << 6;
 const MORE: u32 = 1 << 7;
 /// A short read says nothing: it may have stopped at an urgent byte, or before an error.
 const CAREFUL: u32 = 1 << 8;
-/// Connections that somebody has accepted ahead were left here (`source`).
+/// Connections that somebody has accepted ahead are left here (`source`).
 const LEFT: u32 = 1 << 9;
 /// One more for each event.
 const TICK: u32 = 1 << 10;
@@ -321,13 +321,24 @@ impl Readiness {
         ReadyWait::new(self, direction)
     }
 
-    /// Waits for the next event of the direction, ready or not, or the end.
-    pub(crate) fn news(&self, direction: Direction) -> ReadyWait<&Self> {
+    /// Waits until it is closed, or is told so by an event that another waits for.
+    ///
+    /// Ready or not: for who knows that the kernel does not tell what it waits for. It
+    /// has no waiting bit. A call that fails for want of room elsewhere makes an event of
+    /// its own, and who waited for that would try again and again.
+    pub(crate) fn closing(&self, direction: Direction) -> ReadyWait<&Self> {
         ReadyWait {
-            is_over: |look, _| look.is_closed(),
+            until: Until::Closed,
             ..ReadyWait::new(self, direction)
         }
     }
+}
+
+/// What ends a [`ReadyWait`].
+#[derive(Clone, Copy)]
+enum Until {
+    Ready,
+    Closed,
 }
 
 /// One wait for one direction; `R` refers to the readiness, for as long.
@@ -336,8 +347,7 @@ pub(crate) struct ReadyWait<R> {
     node: Node,
     readiness: R,
     direction: Direction,
-    /// Whether there is nothing to wait for.
-    is_over: fn(Look, Direction) -> bool,
+    until: Until,
 }
 
 impl<R> ReadyWait<R> {
@@ -346,7 +356,14 @@ impl<R> ReadyWait<R> {
             node: Node::new(),
             readiness,
             direction,
-            is_over: Look::is_ready,
+            until: Until::Ready,
+        }
+    }
+
+    fn is_over(&self, look: Look) -> bool {
+        match self.until {
+            Until::Ready => look.is_ready(self.direction),
+            Until::Closed => look.is_closed(),
         }
     }
 }
@@ -365,13 +382,17 @@ unsafe impl<R: Deref<Target = Readiness>> Operation for ReadyWait<R> {
     type Output = ();
 
     fn attempt(&self) -> Option<()> {
-        (self.is_over)(self.readiness.look(), self.direction).then_some(())
+        self.is_over(self.readiness.look()).then_some(())
     }
 
     unsafe fn enlist(&self, waiter: &Waiter, place: u32) -> Enlisted<()> {
         let mut line = self.readiness.line(self.direction).lock();
-        let look = self.readiness.announce(self.direction);
-        if (self.is_over)(look, self.direction) {
+        let look = match self.until {
+            Until::Ready => self.readiness.announce(self.direction),
+            // Under the lock: who closes claims all who are linked, after that.
+            Until::Closed => self.readiness.look(),
+        };
+        if self.is_over(look) {
             return if waiter.take_oneself(place) {
                 Enlisted::Done(())
             } else {

@@ -14,6 +14,7 @@ use crate::sys::epoll::{Bell, Epoll, EpollEvent, NO_EVENT};
 use crate::sys::{Lock, cache};
 use crate::wait::node::Wakes;
 use std::io;
+use std::mem;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr;
 use std::sync::Arc;
@@ -70,6 +71,8 @@ pub(crate) struct Registry {
     post: Arc<Post>,
     slots: Vec<Option<Arc<Body>>>,
     free: Vec<u32>,
+    /// Empty, but for a moment.
+    buried: Vec<u32>,
     events: Box<[EpollEvent; MANY]>,
 }
 
@@ -83,6 +86,7 @@ impl Registry {
             }),
             slots: Vec::new(),
             free: Vec::new(),
+            buried: Vec::new(),
             events: Box::new([NO_EVENT; MANY]),
         })
     }
@@ -117,8 +121,8 @@ impl Registry {
 
     /// Frees the slots of what was deleted.
     fn bury(&mut self) {
-        let mut dead = self.post.dead.lock();
-        for slot in dead.drain(..) {
+        mem::swap(&mut *self.post.dead.lock(), &mut self.buried);
+        for slot in self.buried.drain(..) {
             self.slots[slot as usize] = None;
             self.free.push(slot);
         }

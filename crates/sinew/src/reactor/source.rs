@@ -124,14 +124,21 @@ impl Source {
     /// Leaves connections that were accepted for who accepts next; oldest first.
     pub(crate) fn leave_accepted(&self, connections: impl IntoIterator<Item = OwnedFd>) {
         let connections = connections.into_iter().collect::<Vec<_>>();
-        if !connections.is_empty() {
-            let mut accepted = self.body.accepted.lock();
-            accepted.extend(connections);
-            self.readiness().note_left(true);
-            drop(accepted);
-            // Who waits for one already looks again.
-            tasks::fire(self.readiness().tell_readers());
+        // In a forked child nobody waits, and who had a lock may be gone.
+        if connections.is_empty() || process::is_forked() {
+            return;
         }
+        let mut accepted = self.body.accepted.lock();
+        // Under the lock: who closes takes what is there, after that.
+        if self.is_closed() {
+            drop(accepted);
+            return; // nobody wants them
+        }
+        accepted.extend(connections);
+        self.readiness().note_left(true);
+        drop(accepted);
+        // Who waits for one already looks again.
+        tasks::fire(self.readiness().tell_readers());
     }
 
     /// The oldest of those.
@@ -233,6 +240,10 @@ impl Source {
         }
         // Relaxed: nobody else looks any more.
         body.first.store(ptr::null_mut(), Ordering::Relaxed);
+        // Now, and not with the body, which a registry may keep for long. Nobody else has
+        // the lock, also in a forked child: the owners have gone.
+        let unwanted = mem::take(&mut *body.accepted.lock());
+        drop(unwanted);
         fd
     }
 

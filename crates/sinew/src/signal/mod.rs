@@ -90,6 +90,21 @@ pub fn signal(kind: SignalKind) -> io::Result<Signal> {
 /// # Errors
 ///
 /// As [`signal`], or a cancellation.
+///
+/// ```
+/// use sinew::WaitReason;
+/// use sinew::signal::{SignalKind, ctrl_c};
+///
+/// sinew::run(|| {
+///     let stops = sinew::spawn(ctrl_c);
+///     while stops.fiber().wait_reason() == WaitReason::None {
+///         sinew::yield_now(); // serves
+///     }
+///     SignalKind::interrupt().raise()?; // or Ctrl-C
+///     stops.join().unwrap()
+/// })
+/// .unwrap();
+/// ```
 #[track_caller]
 pub fn ctrl_c() -> io::Result<()> {
     let mut interrupts = signal(SignalKind::interrupt())?;

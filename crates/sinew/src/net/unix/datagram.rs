@@ -156,11 +156,6 @@ impl UnixDatagram {
         loop {
             match call::make(source, &at_once, &mut send) {
                 Err(error) if how.waits && error.kind() == io::ErrorKind::WouldBlock => {
-                    if switch::running().is_some() {
-                        // If the queue is full of our own datagrams, there is an event
-                        // when one of them is taken.
-                        source.watch()?;
-                    }
                     pause.wait(source, &how)?;
                 }
                 done => {

@@ -25,7 +25,7 @@ impl Pause {
         Self { next: SHORTEST }
     }
 
-    /// Waits until it is time, or something happens on `source`, such as its end.
+    /// Waits until it is time, or `source` is closed.
     ///
     /// # Errors
     ///
@@ -35,11 +35,10 @@ impl Pause {
         let spec = WaitSpec::new(how.reason, how.at)
             .deadline(deadline)
             .cancellable();
-        match perform(&source.readiness().news(how.direction), &spec) {
-            Ok(()) => Ok(()),
+        match perform(&source.readiness().closing(how.direction), &spec) {
             Err(WaitOutcome::Cancelled) => Err(Cancelled.into()),
             Err(_) if deadline == how.deadline => Err(how.timed_out.into()),
-            Err(_) => {
+            Ok(()) | Err(_) => {
                 self.next = (self.next * 2).min(LONGEST);
                 Ok(())
             }

@@ -4,7 +4,7 @@ use super::{listen, listen_alone};
 use crate::harness::{panic_expected, wait_until, watch};
 use crate::world::{drivers, everywhere, on_fibers, runtime};
 use sinew::net::{TcpListener, TcpStream};
-use sinew::{Cancelled, WaitReason};
+use sinew::{Cancelled, IoDriver, WaitReason};
 use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
 
@@ -296,6 +296,34 @@ fn what_was_accepted_ahead_is_left_to_who_waits_already() {
             drop(first);
         }
     });
+}
+
+/// Also if another worker, which has nothing to do, still knows the listener.
+#[test]
+fn what_was_accepted_ahead_is_closed_with_a_listener_that_is_watched_elsewhere() {
+    let _watch = watch();
+    let elsewhere = runtime(IoDriver::Epoll, 1);
+    for driver in drivers() {
+        let listener = listen();
+        let address = listener.local_addr().unwrap();
+        let clone = listener.try_clone().unwrap();
+        let waits = elsewhere.spawn(move || drop(clone.accept().unwrap()));
+        wait_until(|| waits.fiber().wait_reason() == WaitReason::Accept);
+        let first = TcpStream::connect(address).unwrap();
+        waits.join().unwrap();
+        let clients: Vec<_> = (0..4)
+            .map(|_| TcpStream::connect(address).unwrap())
+            .collect();
+        runtime(driver, 1).run(move || drop(listener.incoming().next().unwrap().unwrap()));
+        for mut client in clients {
+            // An end, or a reset by the backlog of a listener that is gone.
+            match client.read(&mut [0; 1]) {
+                Ok(count) => assert_eq!(count, 0),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+            }
+        }
+        drop(first);
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::{Folder, assert_closed, assert_would_block, name};
 use crate::harness::{Gate, wait_until};
 use crate::world::{everywhere, on_fibers};
 use sinew::net::UnixDatagram;
-use sinew::{Cancelled, WaitReason};
+use sinew::{Cancelled, Handle, WaitReason};
 use std::io::{self, ErrorKind};
 use std::net::Shutdown;
 use std::os::fd::AsRawFd;
@@ -225,6 +225,30 @@ fn who_sends_to_a_full_receiver_waits_and_keeps_nobody_from_sending_to_others() 
         let length = receiver.recv(&mut buffer).unwrap();
         assert_eq!(&buffer[..length], b"mine");
         assert_eq!(sender.join().unwrap().unwrap(), 4);
+    });
+}
+
+/// Each try that fails is an event of the sending socket: it must not be taken for one
+/// of the receiver.
+#[test]
+fn who_waits_for_a_full_receiver_does_not_try_all_the_time() {
+    on_fibers(|| {
+        let (at, own) = (name(), name());
+        let _receiver = UnixDatagram::bind_addr(&at).unwrap();
+        fill(&at);
+        let socket = UnixDatagram::bind_addr(&own).unwrap();
+        // So it is watched.
+        let clone = socket.try_clone().unwrap();
+        let reader = sinew::spawn(move || clone.recv(&mut [0; 8]));
+        wait_until(|| reader.fiber().wait_reason() == WaitReason::Read);
+        let limit = Duration::from_millis(300);
+        socket.set_write_timeout(Some(limit)).unwrap();
+        let before = Handle::current().stats().switches;
+        assert_would_block(socket.send_to_addr(b"mine", &at));
+        let tries = Handle::current().stats().switches - before;
+        assert!(tries < 300, "{tries} switches"); // some 15; it was 17,000
+        socket.close().unwrap();
+        assert_closed(reader.join().unwrap());
     });
 }
 
