@@ -8,7 +8,7 @@ use may::net::{TcpListener, TcpStream};
 
 use super::on;
 use crate::child::{Job, Rally};
-use crate::serve::{ANYWHERE, BUFFER, CHUNK, MESSAGE, announce, raise_file_limit, upstream};
+use crate::serve::{ANYWHERE, BUFFER, COPIED, MESSAGE, announce, raise_file_limit, upstream};
 
 /// Accepts forever and runs `handle` in a coroutine for each connection.
 fn serve(handle: fn(TcpStream)) {
@@ -58,7 +58,7 @@ pub fn proxy() {
 }
 
 fn copy(mut from: TcpStream, mut to: TcpStream) -> io::Result<()> {
-    let mut chunk = vec![0; CHUNK]; // too large for its stack
+    let mut chunk = vec![0; COPIED]; // too large for its stack
     loop {
         match from.read(&mut chunk)? {
             0 => return to.shutdown(Shutdown::Write),

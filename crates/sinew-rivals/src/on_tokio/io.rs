@@ -14,7 +14,7 @@ use tokio::task;
 use super::on;
 use crate::child::{Job, report, steady};
 use crate::serve::{
-    ANYWHERE, BLOCK, BUFFER, Blocks, CHUNK, IN_FLIGHT, MESSAGE, Offsets, announce,
+    ANYWHERE, BLOCK, BUFFER, Blocks, COPIED, IN_FLIGHT, MESSAGE, Offsets, announce,
     raise_file_limit, upstream,
 };
 
@@ -65,7 +65,7 @@ pub fn proxy(rt: &Runtime) {
 
 async fn forward(mut near: TcpStream) {
     let mut far = TcpStream::connect(upstream()).await.expect("can't connect");
-    let _ = copy_bidirectional_with_sizes(&mut near, &mut far, CHUNK, CHUNK).await; // its end
+    let _ = copy_bidirectional_with_sizes(&mut near, &mut far, COPIED, COPIED).await; // its end
 }
 
 /// Somebody who waits for a connection that never comes, so that the driver

@@ -1,6 +1,6 @@
 //! From a reader to a writer, and both ways between two streams.
 //!
-//! Through a buffer; between two sockets that have much to say by `splice(2)`
+//! Through a buffer; what has much to say to another machine by `splice(2)`
 //! (`io::splice` has the figures).
 
 use super::splice;
@@ -10,8 +10,10 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::panic::Location;
 
-/// How much is moved at once.
-const BUFFER: usize = 64 * 1024;
+/// How much is moved at once: what fits into a core's first cache. A proxy of 64 KiB
+/// chunks over loopback took 44.6 and 42.5 µs (epoll, io_uring) for each with 32 KiB, 49.5
+/// and 48.4 with 64, and 46.2 with 16 (io_uring), of which 26 to 30 were its own CPU's.
+const BUFFER: usize = 32 * 1024;
 /// How much at first, between two streams: most of them have little to say, and a
 /// proxy has many of them.
 const FIRST: usize = 8 * 1024;
@@ -20,7 +22,7 @@ const BULK: usize = 4;
 
 /// Copies all that `reader` has to `writer`, and answers how many bytes there were.
 ///
-/// As std's, but through a buffer of 64 KiB on the heap, for a fiber's stack may be
+/// As std's, but through a buffer of 32 KiB on the heap, for a fiber's stack may be
 /// small. Reads and writes are cancellation points if those of `reader` and `writer`
 /// are; what was read and not written by then is lost.
 ///
@@ -152,9 +154,9 @@ pub(crate) fn end_writing(fd: BorrowedFd<'_>) -> io::Result<()> {
 /// both streams are used by two fibers, one of which reads while the other writes. A
 /// cancellation ends both; what was read and not written by then is lost.
 ///
-/// Where both are plain sockets and bytes come in bulk they are moved inside of the kernel;
-/// their descriptors do not block while that lasts, which is also seen by who has
-/// duplicates of them.
+/// Where both are plain sockets, a peer is on another machine, and bytes come in bulk, they
+/// are moved inside of the kernel; the descriptors do not block while that lasts, which is
+/// also seen by who has duplicates of them.
 ///
 /// # Errors
 ///
@@ -227,7 +229,12 @@ where
         Pumped::Bulk(count) => {
             copied += count;
             let (Bare(from), Bare(to)) = bare.expect("else there is no bulk");
-            copied += match splice::move_all(from, to, at) {
+            let moved = if splice::pays(from, to) {
+                splice::move_all(from, to, at)
+            } else {
+                Err(None)
+            };
+            copied += match moved {
                 Ok(moved) => moved,
                 Err(Some(error)) => return Err(error),
                 Err(None) => match pump(&mut reader, &mut writer, BUFFER, usize::MAX)? {

@@ -69,6 +69,17 @@ pub(crate) fn ring(bell: RawFd) {
     unsafe { libc::write(bell, (&raw const one).cast(), 8) };
 }
 
+/// Whether `what` is ready, or has failed: the caller's next call will tell. Does not wait.
+pub(crate) fn is_ready(what: PollFor) -> bool {
+    let mut entry = libc::pollfd {
+        fd: what.fd,
+        events: what.events,
+        revents: 0,
+    };
+    // SAFETY: one live entry. An error says nothing, and counts as an answer.
+    unsafe { libc::poll(&mut entry, 1, 0) != 0 }
+}
+
 /// Waits until `what` is ready, the bell rings, or `deadline`; true if it is
 /// ready, or has failed, or was never open: the caller's next call will tell.
 pub(crate) fn wait(what: PollFor, bell: RawFd, deadline: Option<Instant>) -> bool {

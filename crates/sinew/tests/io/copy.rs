@@ -172,24 +172,13 @@ fn streams_of_different_kinds_are_copied_between() {
     });
 }
 
-/// Whether the descriptor's open file has `O_NONBLOCK`.
-fn is_nonblocking(stream: &TcpStream) -> bool {
-    // SAFETY: no pointers.
-    let flags = unsafe { libc::fcntl(std::os::fd::AsRawFd::as_raw_fd(stream), libc::F_GETFL) };
-    assert!(flags >= 0);
-    flags & libc::O_NONBLOCK != 0
-}
-
 #[test]
-fn bulk_goes_both_ways_at_once_unchanged_and_the_sockets_block_again() {
+fn bulk_goes_both_ways_at_once_unchanged() {
     const BULK: usize = 6 << 20;
     everywhere(|| {
         let (client, outer) = pair();
         let (inner, server) = pair();
-        let proxy = sinew::spawn(move || {
-            let counts = copy_bidirectional(&outer, &inner).unwrap();
-            (counts, is_nonblocking(&outer), is_nonblocking(&inner))
-        });
+        let proxy = sinew::spawn(move || copy_bidirectional(&outer, &inner).unwrap());
         let ends = [(client, 1, 2), (server, 2, 1)].map(|(end, mine, theirs)| {
             sinew::spawn(move || {
                 sinew::scope(|s| {
@@ -206,8 +195,6 @@ fn bulk_goes_both_ways_at_once_unchanged_and_the_sockets_block_again() {
         for end in ends {
             end.join().unwrap();
         }
-        let ((there, back), outer, inner) = proxy.join().unwrap();
-        assert_eq!((there, back), (BULK as u64, BULK as u64));
-        assert!(!outer && !inner);
+        assert_eq!(proxy.join().unwrap(), (BULK as u64, BULK as u64));
     });
 }
