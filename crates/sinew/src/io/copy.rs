@@ -89,8 +89,8 @@ where
 /// [`copy_bidirectional`] copies between.
 ///
 /// A [`TcpStream`](crate::net::TcpStream), a [`UnixStream`](crate::net::UnixStream) and
-/// an [`Async`](crate::io::Async) are. A stream with a protocol in between, which says its
-/// end by itself, may implement it.
+/// an [`Async`](crate::io::Async) are, and with the feature `tls` a `TlsDuplex`. A stream
+/// with a protocol in between, which says its end by itself, may implement it.
 pub trait Duplex {
     /// Tells the peer that no more comes; reading may go on.
     ///

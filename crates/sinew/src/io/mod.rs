@@ -21,5 +21,6 @@ pub use async_fd::Async;
 pub use copy::Bare;
 pub(crate) use copy::end_writing;
 pub use copy::{Duplex, copy, copy_bidirectional};
-pub use stdio::{Lines, Stderr, Stdin, Stdout, stderr, stdin, stdout};
+pub use stdio::{Lines, Stderr, StderrLock, Stdin, StdinLock, Stdout, StdoutLock};
+pub use stdio::{stderr, stdin, stdout};
 pub(crate) use transfer::{Read, Recv, RecvParts, Send, SendParts, Write};

@@ -22,6 +22,7 @@ pub(crate) use arms::sealed;
 pub use arms::{
     JoinArm, Joinable, Permit, RecvArm, SendArm, WaitArm, cancel, join, joined, recv, send,
 };
+pub(crate) use waitable::sealed as sealed_waitable;
 pub use waitable::{Waitable, wait};
 
 use crate::task::safepoint;

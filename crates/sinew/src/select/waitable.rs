@@ -22,6 +22,7 @@ use std::sync::Arc;
 /// | `&mut` [`Ticket`]                                    | the lock                  |
 /// | `&`[`Fiber`]                                         | `()` once it has ended    |
 /// | `&`[`CancelToken`], [`token.cancelled()`](CancelToken::cancelled) | `()` once it is cancelled |
+/// | `&mut` [`Signal`](crate::signal::Signal)             | `()`, and has received it |
 /// | `&Arc` of any of those by reference                  | the same                  |
 ///
 /// An arm that is not chosen has no effect: the permit stays, the ticket keeps
@@ -45,7 +46,7 @@ use std::sync::Arc;
 #[diagnostic::on_unimplemented(
     message = "`wait(x)` of a select cannot wait for `{Self}`",
     label = "not something that can be waited for",
-    note = "it takes `&Event`, `&Notify`, `&Fiber`, `&CancelToken`, an `&Arc` of one of these, `sequencer.token(n)`, `&mut sync::Future` and `&mut Ticket`",
+    note = "it takes `&Event`, `&Notify`, `&Fiber`, `&CancelToken`, an `&Arc` of one of these, `sequencer.token(n)`, `&mut sync::Future`, `&mut Ticket` and `&mut Signal`",
     note = "a receiver goes into `recv(receiver)`, a join handle into `join(handle)`; receivers of `oneshot`, `broadcast` and `watch` are no arms: `sync::promise` or a channel can take their place"
 )]
 pub trait Waitable: sealed::Sealed {
@@ -58,7 +59,7 @@ pub trait Waitable: sealed::Sealed {
     fn into_arm(self) -> Self::Arm;
 }
 
-mod sealed {
+pub(crate) mod sealed {
     use super::{
         Arc, CancelToken, CancelledWait, Event, Fiber, Future, Notify, SequencerToken, Ticket,
     };

@@ -16,11 +16,14 @@
 mod kind;
 mod post;
 
+mod arm;
+
+pub use arm::SignalArm;
 pub use kind::SignalKind;
 
 use crate::error::Cancelled;
 use crate::fiber::WaitReason;
-use crate::sync::WaitTimeoutError;
+use crate::sync::{SequencerToken, WaitTimeoutError};
 use crate::time::Instant;
 use crate::wait::{Deadline, Pending, WaitOutcome, WaitSpec, perform};
 use post::Kind;
@@ -34,6 +37,32 @@ use std::time::Duration;
 /// Each of several receivers of a kind gets every signal. Signals that come between two
 /// calls of [`recv`](Self::recv) count as one, as those do that the system has not
 /// delivered yet; but one that came after the last `recv` returned is never missed.
+///
+/// It is an iterator, and `&mut` of it an arm `wait(…)` of [`select!`](crate::select!):
+///
+/// ```
+/// use sinew::channel::unbounded;
+/// use sinew::signal::{SignalKind, signal};
+///
+/// sinew::run(|| -> std::io::Result<()> {
+///     let mut stops = signal(SignalKind::terminate())?;
+///     let (jobs, queue) = unbounded();
+///     jobs.send(7).unwrap();
+///     let mut done = 0;
+///     loop {
+///         sinew::select! {
+///             recv(queue) -> job => {
+///                 done += job.unwrap();
+///                 SignalKind::terminate().raise()?; // or `kill`
+///             }
+///             wait(&mut stops) -> stop => break stop?,
+///         }
+///     }
+///     assert_eq!(done, 7);
+///     Ok(())
+/// })
+/// .unwrap();
+/// ```
 ///
 /// ```
 /// use sinew::signal::{SignalKind, signal};
@@ -171,9 +200,13 @@ impl Signal {
     /// Waits in async code, under any executor; dropped before that it has received
     /// nothing.
     pub async fn recv_async(&mut self) {
-        let next = self.of.count.token(self.seen + 1);
-        Pending::new(next.operation()).await;
+        Pending::new(self.next_one().operation()).await;
         self.seen = self.of.count.get();
+    }
+
+    /// What is reached when the next one has come.
+    fn next_one(&self) -> SequencerToken<'static> {
+        self.of.count.token(self.seen + 1)
     }
 
     fn recv_by(
@@ -184,8 +217,7 @@ impl Signal {
         let spec = WaitSpec::new(WaitReason::Signal, at)
             .deadline(deadline)
             .cancellable();
-        let next = self.of.count.token(self.seen + 1);
-        perform(&next.operation(), &spec)?;
+        perform(&self.next_one().operation(), &spec)?;
         self.seen = self.of.count.get();
         Ok(())
     }

@@ -76,8 +76,15 @@ pub(crate) fn is_ready(what: PollFor) -> bool {
         events: what.events,
         revents: 0,
     };
-    // SAFETY: one live entry. An error says nothing, and counts as an answer.
-    unsafe { libc::poll(&mut entry, 1, 0) != 0 }
+    loop {
+        // SAFETY: one live entry.
+        match unsafe { libc::poll(&mut entry, 1, 0) } {
+            0 => return false,
+            // A signal came, even though it does not wait.
+            -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+            _ => return true,
+        }
+    }
 }
 
 /// Waits until `what` is ready, the bell rings, or `deadline`; true if it is

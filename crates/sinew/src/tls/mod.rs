@@ -45,6 +45,7 @@
 
 mod acceptor;
 mod connector;
+mod duplex;
 mod listener;
 mod pem;
 mod session;
@@ -53,6 +54,7 @@ mod stream;
 
 pub use acceptor::TlsAcceptor;
 pub use connector::TlsConnector;
+pub use duplex::TlsDuplex;
 pub use listener::{Handshake, TlsIncoming, TlsListener};
 pub use rustls;
 pub use split::{TlsReader, TlsWriter};

@@ -1,8 +1,10 @@
 //! A connection that talks TLS.
 
+use super::duplex::TlsDuplex;
 use super::session::Session;
 use super::split::{self, TlsReader, TlsWriter};
 use crate::error::Cancelled;
+use crate::io::Duplex;
 use crate::net::TcpStream;
 use rustls::Connection;
 use rustls::pki_types::CertificateDer;
@@ -106,6 +108,47 @@ impl<S> TlsStream<S> {
         for<'a> &'a S: Read + Write,
     {
         split::halves(self.session, self.socket)
+    }
+
+    /// The same, kept together: a stream that is read and written by reference, as
+    /// [`copy_bidirectional`](crate::io::copy_bidirectional) does it.
+    ///
+    /// ```
+    /// # use sinew::net::{TcpListener, TcpStream};
+    /// # use sinew::tls::{TlsAcceptor, TlsConnector, TlsListener};
+    /// # use std::io::{self, Read, Write};
+    /// # let made = rcgen::generate_simple_self_signed(["localhost".into()]).unwrap();
+    /// # let (chain, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    /// # sinew::run(|| -> io::Result<()> {
+    /// # let acceptor = TlsAcceptor::from_pem(chain.as_bytes(), key.as_bytes())?;
+    /// # let listener = TlsListener::new(TcpListener::bind("127.0.0.1:0")?, acceptor);
+    /// # let address = listener.local_addr()?;
+    /// # let plain = TcpListener::bind("127.0.0.1:0")?;
+    /// # let backend = plain.local_addr()?;
+    /// # let server = sinew::spawn(move || io::copy(&mut &plain.accept()?.0, &mut io::sink()));
+    /// // A proxy that ends TLS in front of a plain server.
+    /// let proxy = sinew::spawn(move || {
+    ///     let client = listener.accept()?.0.finish()?.into_duplex();
+    ///     sinew::io::copy_bidirectional(&client, &TcpStream::connect(backend)?)
+    /// });
+    /// # let connector = TlsConnector::with_roots(chain.as_bytes())?;
+    /// # let name = "localhost".try_into().expect("a valid name");
+    /// # let mut stream = connector.connect(name, TcpStream::connect(address)?)?;
+    /// stream.write_all(b"secret")?; // a client's
+    /// stream.close_notify()?;
+    /// assert_eq!(stream.read(&mut [0; 8])?, 0);
+    /// assert_eq!(proxy.join().unwrap()?, (6, 0));
+    /// # assert_eq!(server.join().unwrap()?, 6);
+    /// # Ok(())
+    /// # })
+    /// # .unwrap();
+    /// ```
+    pub fn into_duplex(self) -> TlsDuplex
+    where
+        S: Duplex + Send + Sync + 'static,
+        for<'a> &'a S: Read + Write,
+    {
+        TlsDuplex::new(self.split())
     }
 }
 

@@ -171,3 +171,59 @@ fn signals_sent_by_several_threads_wake_several_fibers() {
         }
     });
 }
+
+/// One arm of several: it is received if it is chosen, and only then.
+#[test]
+fn a_signal_is_an_arm_of_a_select() {
+    everywhere(|| {
+        let kind = own(9);
+        let mut signals = signal(kind).unwrap();
+        let (sender, receiver) = sinew::channel::bounded(1);
+        // Ready before the other is: the signal stays.
+        sender.send(1).unwrap();
+        let first = sinew::select! {
+            recv(receiver) -> number => number.unwrap(),
+            wait(&mut signals) -> _ => 0,
+        };
+        assert_eq!(first, 1);
+        // Before the select.
+        kind.raise().unwrap();
+        let second = sinew::select! {
+            recv(receiver) -> number => number.unwrap(),
+            wait(&mut signals) -> outcome => outcome.map(|()| 2).unwrap(),
+        };
+        assert_eq!(second, 2);
+        // It was received.
+        let third = sinew::select! {
+            wait(&mut signals) -> _ => 0,
+            default => 3,
+        };
+        assert_eq!(third, 3);
+        // While it waits.
+        let waits = sinew::spawn(move || {
+            sinew::select! {
+                recv(receiver) -> number => number.unwrap(),
+                wait(&mut signals) -> outcome => outcome.map(|()| 4).unwrap(),
+            }
+        });
+        wait_until(|| waits.fiber().wait_reason() == WaitReason::Select);
+        kind.raise().unwrap();
+        assert_eq!(waits.join().unwrap(), 4);
+        drop(sender);
+    });
+}
+
+#[test]
+fn an_arm_for_a_signal_says_that_its_fiber_was_cancelled() {
+    on_fibers(|| {
+        let mut signals = signal(own(10)).unwrap();
+        let waits = sinew::spawn(move || {
+            sinew::select! {
+                wait(&mut signals) -> outcome => outcome,
+            }
+        });
+        wait_until(|| waits.fiber().wait_reason() == WaitReason::Select);
+        waits.cancel();
+        assert_eq!(waits.join().unwrap(), Err(Cancelled));
+    });
+}

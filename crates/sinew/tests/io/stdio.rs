@@ -6,7 +6,7 @@ use sinew::io::{Async, stderr, stdin, stdout};
 use sinew::process::{Child, Command, Stdio};
 use sinew::{Cancelled, IoDriver, WaitReason};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, Read, Write};
 use std::os::fd::FromRawFd;
 use std::ptr;
 
@@ -61,6 +61,7 @@ fn the_child() {
         "bytes" => bytes(),
         "cancel" => cancel(),
         "many" => many(),
+        "locked" => locked(),
         "rest" => rest(),
         "busy" => busy(),
         _ => panic!("no such part"),
@@ -113,6 +114,61 @@ fn lines_are_read_as_they_come() {
             "[first][second][][InvalidData][last]"
         );
         assert!(output.status.success(), "{place}");
+    }
+}
+
+fn locked() {
+    let mut input = stdin().lock();
+    let (mut first, mut part) = (String::new(), Vec::new());
+    assert_eq!(input.read_line(&mut first).unwrap(), 6);
+    assert_eq!(input.read_until(b';', &mut part).unwrap(), 5);
+    let rest: Vec<_> = input.lines().map(Result::unwrap).collect();
+    writeln!(stderr().lock(), "whatever").unwrap();
+    writeln!(stdout(), "{BEGIN}{first}{part:?}").unwrap();
+    // What one writes while it has the lock stands together, also while it waits.
+    let fibers: Vec<_> = (0..4)
+        .map(|fiber| {
+            sinew::spawn(move || {
+                let mut output = stdout().lock();
+                for i in 0..3 {
+                    writeln!(output, "{fiber} {i} {}", "-".repeat(30_000)).unwrap();
+                    sinew::yield_now();
+                }
+            })
+        })
+        .collect();
+    fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
+    writeln!(stdout(), "{rest:?}{END}").unwrap();
+}
+
+#[test]
+fn a_lock_keeps_others_away() {
+    let _watch = crate::harness::watch();
+    for place in places() {
+        let mut child = child(&format!("locked@{place}")).spawn().unwrap();
+        feed(&mut child, b"first\nsome;one\r\ntwo");
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{place}");
+        let text = printed(&output.stdout);
+        let mut lines = text.lines();
+        assert_eq!(lines.next(), Some("first"));
+        assert_eq!(lines.next(), Some("[115, 111, 109, 101, 59]"));
+        let mut fibers: Vec<String> = Vec::new();
+        for _ in 0..4 {
+            for i in 0..3 {
+                let line = lines.next().unwrap();
+                let (fiber, rest) = line.split_once(' ').unwrap();
+                assert!(rest.starts_with(&format!("{i} ---")), "{line:.20}");
+                if i == 0 {
+                    fibers.push(fiber.to_owned());
+                }
+                assert_eq!(fibers.last().unwrap(), fiber);
+            }
+        }
+        fibers.sort();
+        assert_eq!(fibers, ["0", "1", "2", "3"]);
+        assert_eq!(lines.next(), Some(r#"["one", "two"]"#));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("whatever"));
     }
 }
 

@@ -1,5 +1,6 @@
 //! TLS on our sockets: streams, listeners, and libraries that know nothing of us.
 
+mod duplex;
 mod listener;
 mod split;
 mod stream;
