@@ -70,6 +70,11 @@ impl Root {
         &self.locals
     }
 
+    /// Begins to count anew.
+    pub(crate) fn forget_told(&self) {
+        self.told.set(0);
+    }
+
     /// Counts one more answer `Cancelled`.
     pub(crate) fn count_told(&self) -> u32 {
         let told = self.told.get().saturating_add(1);

@@ -429,3 +429,16 @@ impl From<File> for std::process::Stdio {
         file.into_std().into()
     }
 }
+
+/// For who asks for the trait; the methods of its own are the same.
+impl std::os::unix::fs::FileExt for File {
+    #[track_caller]
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.read_at(into, offset)
+    }
+
+    #[track_caller]
+    fn write_at(&self, from: &[u8], offset: u64) -> io::Result<usize> {
+        self.write_at(from, offset)
+    }
+}

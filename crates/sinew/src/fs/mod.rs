@@ -10,7 +10,9 @@
 //! | [`File::sync_all`], [`File::sync_data`]          | io_uring, else the blocking pool                       |
 //! | opening, and everything about names and metadata | the blocking pool                                      |
 //!
-//! On a plain thread all of it runs in place, as std's does.
+//! On a plain thread all of it runs in place, as std's does. What std's `Path` has
+//! (`exists`, `metadata`, `read_dir`) is std's own, and keeps the worker: take [`exists`],
+//! [`metadata`] and [`read_dir`] from here.
 //!
 //! Every operation is a cancellation point on entry: then nothing was done. One that
 //! has begun is finished and its result returned, but for reads from and writes to a

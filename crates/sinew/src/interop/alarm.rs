@@ -23,16 +23,28 @@ type Key = (u64, u64);
 struct Alarms {
     set: BTreeMap<Key, Waker>,
     next: u64,
-    has_thread: bool,
 }
 
 static ALARMS: Mutex<Alarms> = Mutex::new(Alarms {
     set: BTreeMap::new(),
     next: 0,
-    has_thread: false,
 });
 /// There is an earlier one.
 static EARLIER: Condvar = Condvar::new();
+
+/// Sees to it that somebody keeps the time; without the lock, for it may panic.
+fn start() {
+    static STARTED: Mutex<bool> = Mutex::new(false);
+    process::assert_not_forked();
+    let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if !*started {
+        std::thread::Builder::new()
+            .name("sinew-alarm".into())
+            .spawn(ring)
+            .expect("a thread to keep the time of async tasks");
+        *started = true;
+    }
+}
 
 fn lock() -> MutexGuard<'static, Alarms> {
     ALARMS.lock().unwrap_or_else(PoisonError::into_inner)
@@ -41,14 +53,6 @@ fn lock() -> MutexGuard<'static, Alarms> {
 impl Alarms {
     /// Has `waker` called at `due`.
     fn insert(&mut self, due: u64, waker: Waker) -> Key {
-        process::assert_not_forked();
-        if !self.has_thread {
-            std::thread::Builder::new()
-                .name("sinew-alarm".into())
-                .spawn(ring)
-                .expect("a thread to keep the time of async tasks");
-            self.has_thread = true;
-        }
         let key = (due, self.next);
         self.next += 1;
         self.set.insert(key, waker);
@@ -157,6 +161,7 @@ impl Future for Sleep {
         if due <= deadline::now() {
             return Poll::Ready(());
         }
+        start();
         // Cloning is user code as well.
         let mut waker = context.waker().clone();
         let mut alarms = lock();

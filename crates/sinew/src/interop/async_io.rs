@@ -5,7 +5,7 @@
 //! the socket watched: its worker, or away from any worker the thread that watches for
 //! tasks (`reactor::outside`).
 
-use crate::io::{Send as SendBytes, SendParts};
+use crate::io::transfer::{Send as SendBytes, SendParts};
 use crate::net::{SocketAddr, TcpStream, UnixStream};
 use crate::reactor::call::BURST;
 use crate::reactor::{Call, Direction, Source};
@@ -15,7 +15,7 @@ use std::future::Future;
 use std::io::{self, IoSlice};
 use std::marker::PhantomData;
 use std::net::Shutdown;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -253,7 +253,7 @@ impl<T> AsFd for AsyncIo<T> {
 impl<T> fmt::Debug for AsyncIo<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AsyncIo")
-            .field("fd", &self.as_fd())
+            .field("fd", &self.as_fd().as_raw_fd())
             .finish_non_exhaustive()
     }
 }

@@ -1,7 +1,7 @@
 //! `futures-io`'s traits.
 
 use super::async_io::{AsyncIo, StreamSocket};
-use crate::io::{Recv, RecvParts};
+use crate::io::transfer::{Recv, RecvParts};
 use crate::reactor::{Call, Direction};
 use futures_io::{AsyncRead, AsyncWrite};
 use std::io::{self, IoSlice, IoSliceMut};

@@ -4,22 +4,41 @@ use super::alarm::sleep;
 use super::async_io::sealed::Convert;
 use super::async_io::{AsyncIo, StreamSocket};
 use crate::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use crate::reactor::call::BURST;
 use crate::reactor::{Direction, Source};
-use crate::wait::Pending;
 use socket2::SockRef;
 use std::fmt;
+use std::future::poll_fn;
 use std::io;
+use std::iter;
 use std::marker::PhantomData;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 /// How long to wait for a descriptor to come back.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(10);
 
 /// A listener that [`AsyncListener`] takes: [`TcpListener`], [`UnixListener`].
-pub trait ListeningSocket: Convert {
+pub trait ListeningSocket: Convert + sealed::Left {
     /// What it accepts.
     type Stream: StreamSocket;
+}
+
+mod sealed {
+    use super::OwnedFd;
+
+    /// What an iterator has accepted ahead goes along with the listener.
+    pub trait Left {
+        fn take_left(&self) -> Vec<OwnedFd>;
+        fn leave(&self, left: Vec<OwnedFd>);
+    }
+}
+
+fn take_left(source: &Source) -> Vec<OwnedFd> {
+    iter::from_fn(|| source.take_accepted()).collect()
 }
 
 macro_rules! listens {
@@ -38,6 +57,16 @@ macro_rules! listens {
 
         impl ListeningSocket for $listener {
             type Stream = $stream;
+        }
+
+        impl sealed::Left for $listener {
+            fn take_left(&self) -> Vec<OwnedFd> {
+                take_left(self.source())
+            }
+
+            fn leave(&self, left: Vec<OwnedFd>) {
+                self.source().leave_accepted(left);
+            }
         }
     };
 }
@@ -63,6 +92,8 @@ listens!(UnixListener, UnixStream);
 /// ```
 pub struct AsyncListener<L> {
     source: Source,
+    /// How many were accepted, or not.
+    run: AtomicU32,
     kind: PhantomData<fn() -> L>,
 }
 
@@ -73,11 +104,14 @@ impl<L: ListeningSocket> AsyncListener<L> {
     ///
     /// The system's, if there are clones of it and it cannot be duplicated.
     pub fn new(listener: L) -> io::Result<Self> {
+        let left = listener.take_left();
         let source = Source::new(listener.into_fd()?);
+        source.leave_accepted(left);
         // There is no flag to accept without waiting.
         source.make_nonblocking()?;
         Ok(Self {
             source,
+            run: AtomicU32::new(0),
             kind: PhantomData,
         })
     }
@@ -94,7 +128,22 @@ impl<L: ListeningSocket> AsyncListener<L> {
         if self.source.take_exhausted() {
             sleep(EXHAUSTED_PAUSE).await;
         }
+        // Relaxed: a counter. A task that never has to wait lets others have their turn.
+        if self.run.fetch_add(1, Ordering::Relaxed) % BURST == BURST - 1 {
+            let mut yielded = false;
+            poll_fn(|context| {
+                if mem::replace(&mut yielded, true) {
+                    return Poll::Ready(());
+                }
+                context.waker().wake_by_ref();
+                Poll::Pending
+            })
+            .await;
+        }
         loop {
+            if let Some(fd) = self.source.take_accepted() {
+                return Ok(AsyncIo::of(fd));
+            }
             let look = self.source.readiness().look();
             if look.is_ready(Direction::Read) {
                 match SockRef::from(&self.source).accept() {
@@ -115,14 +164,16 @@ impl<L: ListeningSocket> AsyncListener<L> {
                     }
                 }
             }
-            self.source.watch()?;
-            Pending::new(self.source.readiness().ready(Direction::Read)).await;
+            self.source.becomes_ready(Direction::Read).await?;
         }
     }
 
     /// The listener again, on which fibers wait.
     pub fn into_inner(self) -> L {
-        L::from_fd(self.source.into_fd())
+        let left = take_left(&self.source);
+        let listener = L::from_fd(self.source.into_fd());
+        listener.leave(left);
+        listener
     }
 }
 
@@ -135,7 +186,7 @@ impl<L> AsFd for AsyncListener<L> {
 impl<L> fmt::Debug for AsyncListener<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AsyncListener")
-            .field("fd", &self.as_fd())
+            .field("fd", &self.as_fd().as_raw_fd())
             .finish()
     }
 }

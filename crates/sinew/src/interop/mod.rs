@@ -10,6 +10,9 @@
 //! | `futures-io` | `AsyncRead` and `AsyncWrite` of `futures-io` for [`AsyncIo`] |
 //! | `hyper` | `Read` and `Write` of `hyper::rt` for [`AsyncIo`], `SinewTimer`, `SinewExecutor` |
 //!
+//! `sinew::tls` is for fibers: async code that talks TLS puts a library of its own, such as
+//! `futures-rustls`, on an [`AsyncIo`].
+//!
 //! ```
 //! use sinew::interop::AsyncIo;
 //! use sinew::net::{TcpListener, TcpStream};

@@ -8,16 +8,14 @@
 
 use super::transfer;
 use crate::reactor::{Call, Direction, How, Source, call};
+use crate::sys::poll::{self, PollFor};
 use crate::time::Instant;
-use crate::wait::{Deadline, Pending};
+use crate::wait::Deadline;
 use std::fmt;
-use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::panic::Location;
-use std::pin::pin;
-use std::task;
 use std::time::Duration;
 
 /// A descriptor for whose readiness only the fiber waits: a pipe, a device, a socket of
@@ -48,6 +46,29 @@ use std::time::Duration;
 /// })
 /// .unwrap();
 /// ```
+///
+/// A descriptor of the system's, here a counter (`eventfd`):
+///
+/// ```
+/// use sinew::io::{Async, Read, Write};
+/// use std::os::fd::{FromRawFd, OwnedFd};
+///
+/// // SAFETY: a new descriptor that nobody else has.
+/// let counter = unsafe { OwnedFd::from_raw_fd(libc::eventfd(0, libc::EFD_CLOEXEC)) };
+/// sinew::run(|| -> sinew::io::Result<()> {
+///     let counter = Async::new(counter)?;
+///     sinew::scope(|s| {
+///         let waits = s.spawn(|| {
+///             let mut count = [0; 8];
+///             (&counter).read_exact(&mut count).map(|()| u64::from_ne_bytes(count))
+///         });
+///         (&counter).write_all(&3u64.to_ne_bytes())?;
+///         assert_eq!(waits.join().unwrap()?, 3);
+///         Ok(())
+///     })
+/// })
+/// .unwrap();
+/// ```
 pub struct Async<F: AsFd> {
     /// Invariant: its descriptor is that of `inner`, and stays open: it is given up
     /// before `inner` is, and never closes it.
@@ -62,22 +83,25 @@ impl Call for Poll {
     type Output = ();
 
     fn attempt(&mut self, fd: BorrowedFd<'_>) -> io::Result<()> {
-        let mut what = libc::pollfd {
-            fd: fd.as_raw_fd(),
-            events: self.0,
-            revents: 0,
-        };
-        // SAFETY: one live entry. It does not wait.
-        match unsafe { libc::poll(&mut what, 1, 0) } {
-            0 => Err(io::ErrorKind::WouldBlock.into()),
-            1.. => Ok(()),
-            _ => Err(io::Error::last_os_error()),
+        if poll::is_ready(self.of(fd)) {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::WouldBlock.into())
         }
+    }
+
+    fn polled(&self, fd: BorrowedFd<'_>, _direction: Direction) -> PollFor {
+        self.of(fd)
     }
 }
 
 impl Poll {
-    fn of(direction: Direction) -> Self {
+    fn of(&self, fd: BorrowedFd<'_>) -> PollFor {
+        let (fd, events) = (fd.as_raw_fd(), self.0);
+        PollFor { fd, events }
+    }
+
+    fn to(direction: Direction) -> Self {
         Self(match direction {
             Direction::Read => libc::POLLIN | libc::POLLPRI | libc::POLLRDHUP,
             Direction::Write => libc::POLLOUT,
@@ -246,7 +270,7 @@ impl<F: AsFd> Async<F> {
         let mut how = How::of(&self.source, direction, at);
         how.deadline = deadline;
         how.timed_out = io::ErrorKind::TimedOut;
-        call::make(&self.source, &how, &mut Poll::of(direction))
+        call::make(&self.source, &how, &mut Poll::to(direction))
     }
 
     /// Waits in async code, under any executor, until a read would not block.
@@ -281,19 +305,13 @@ impl<F: AsFd> Async<F> {
     async fn wait_async(&self, direction: Direction) -> io::Result<()> {
         loop {
             let look = self.source.readiness().look();
-            match Poll::of(direction).attempt(self.source.as_fd()) {
+            match Poll::to(direction).attempt(self.source.as_fd()) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 done => return done,
             }
             self.source.readiness().would_block(look, direction);
-            let mut ready = pin!(Pending::new(self.source.readiness().ready(direction)));
-            // Each time, for the task may have moved to where nobody watches for it.
-            poll_fn(|context| match self.source.watch() {
-                Ok(()) => ready.as_mut().poll(context).map(Ok),
-                Err(error) => task::Poll::Ready(Err(error)),
-            })
-            .await?;
+            self.source.becomes_ready(direction).await?;
         }
     }
 

@@ -14,9 +14,11 @@
 use crate::reactor::{Call, Direction, How, Source, call};
 use socket2::SockRef;
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::panic::Location;
+use std::ptr;
 
 /// How much a pipe holds if the system allows it, and how much is moved at once.
 const PIPE: usize = 1 << 20;
@@ -63,9 +65,9 @@ impl Call for Splice<'_> {
         let moved = unsafe {
             libc::splice(
                 from.as_raw_fd(),
-                std::ptr::null_mut(),
+                ptr::null_mut(),
                 to.as_raw_fd(),
-                std::ptr::null_mut(),
+                ptr::null_mut(),
                 self.count,
                 libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK,
             )
@@ -78,14 +80,26 @@ impl Call for Splice<'_> {
     }
 }
 
-/// Whether a peer is on another machine; see the module header.
+/// Whether a peer is on another machine, see the module header; and a broken one may be
+/// written to: `splice` knows no flag against the signal that this raises.
 pub(super) fn pays(from: &Source, to: &Source) -> bool {
-    [from, to].into_iter().any(|source| {
+    let far = [from, to].into_iter().any(|source| {
         let socket = SockRef::from(source);
         let peer = socket.peer_addr().ok().and_then(|peer| peer.as_socket());
         let own = socket.local_addr().ok().and_then(|own| own.as_socket());
         peer.zip(own).is_some_and(|(peer, own)| is_far(peer, own))
-    })
+    });
+    far && is_sigpipe_ignored()
+}
+
+/// Rust's own start does that; others may not, or may have changed it.
+fn is_sigpipe_ignored() -> bool {
+    let mut known = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: nothing is changed; there is room for what is known.
+    unsafe {
+        libc::sigaction(libc::SIGPIPE, ptr::null(), known.as_mut_ptr()) == 0
+            && known.assume_init().sa_sigaction == libc::SIG_IGN
+    }
 }
 
 /// A connection to an address of one's own stays inside, whichever it is.
@@ -254,6 +268,7 @@ mod tests {
         assert!(!is_far("127.0.0.1:80", "127.0.0.1:5000"));
         assert!(!is_far("[::ffff:127.0.0.1]:80", "[::ffff:127.0.0.1]:5000"));
         assert!(!is_far("[::1]:80", "[::1]:5000"));
+        assert!(is_sigpipe_ignored()); // by Rust's own start
         let ((_one, near), (_other, by)) = (pair(), pair());
         assert!(!pays(&near, &by));
     }

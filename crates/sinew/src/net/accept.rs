@@ -42,18 +42,23 @@ impl<'a> Accept<'a> {
     }
 }
 
-/// A connection that was accepted without asking where it comes from.
-pub(super) fn with_address(fd: OwnedFd) -> io::Result<(OwnedFd, SockAddr)> {
-    let address = SockRef::from(&fd).peer_addr()?;
-    Ok((fd, address))
+/// The oldest connection that somebody has accepted ahead and left, without asking where
+/// it comes from. One that its peer has reset since cannot tell, and is none any more.
+pub(super) fn take_left(source: &Source) -> Option<(OwnedFd, SockAddr)> {
+    loop {
+        let fd = source.take_accepted()?;
+        if let Ok(address) = SockRef::from(&fd).peer_addr() {
+            return Some((fd, address));
+        }
+    }
 }
 
 impl Call for Accept<'_> {
     type Output = (OwnedFd, SockAddr);
 
     fn attempt(&mut self, fd: BorrowedFd<'_>) -> io::Result<Self::Output> {
-        if let Some(fd) = self.source.take_accepted() {
-            return with_address(fd);
+        if let Some(left) = take_left(self.source) {
+            return Ok(left);
         }
         // One that finds nobody takes 1.8 µs, since the kernel makes a socket first, and
         // asking whether there is somebody 0.2. Without the question a short connection

@@ -6,7 +6,10 @@ macro_rules! converts {
         impl $name {
             #[doc = concat!("The same as std's ", $what, ", blocking.")]
             ///
-            /// If there are clones of this one, it is a duplicate.
+            /// If there are clones of this one, it is a duplicate. What an iterator over the
+            /// connections of a listener has accepted ahead and left cannot come along, and
+            /// is closed: accept until that would block
+            /// ([`set_nonblocking`](Self::set_nonblocking)) to take it first.
             ///
             /// # Errors
             ///

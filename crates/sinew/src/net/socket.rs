@@ -3,8 +3,8 @@
 use super::connect::Connect;
 use crate::cancel::check_cancelled;
 use crate::fiber::WaitReason;
-use crate::io::{Recv, RecvParts, Send, SendParts};
-use crate::net::accept::{Accept, with_address};
+use crate::io::transfer::{Recv, RecvParts, Send, SendParts};
+use crate::net::accept::{self, Accept};
 use crate::reactor::{Accepting, Direction, How, Source, call, closed};
 use crate::wait::Deadline;
 use socket2::{SockAddr, SockRef, Type};
@@ -83,6 +83,10 @@ impl Socket {
     }
 
     pub(super) fn recv_parts(&self, into: &mut [IoSliceMut<'_>], at: At) -> io::Result<usize> {
+        // As `readv` has it: `recvmsg` would wait.
+        if into.iter().all(|part| part.is_empty()) {
+            return Ok(0);
+        }
         let how = How::of(&self.source, Direction::Read, at);
         let count = call::make(&self.source, &how, &mut RecvParts::new(into))?;
         self.unless_closed(count)
@@ -99,8 +103,8 @@ impl Socket {
             |how| loop {
                 // On a ring the call below does not look.
                 check_cancelled()?;
-                if let Some(fd) = self.source.take_accepted() {
-                    return with_address(fd);
+                if let Some(left) = accept::take_left(&self.source) {
+                    return Ok(left);
                 }
                 let mut accept = Accept::new(&self.source);
                 match call::make(&self.source, how, &mut accept) {

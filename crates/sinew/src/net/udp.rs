@@ -8,7 +8,7 @@ use socket2::{SockAddr, Type};
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::panic::Location;
 
 /// A UDP socket: std's `UdpSocket`, on which only the fiber waits.
@@ -365,6 +365,6 @@ impl fmt::Debug for UdpSocket {
         if let Ok(address) = self.peer_addr() {
             f.field("peer", &address);
         }
-        f.field("fd", &self.as_fd()).finish()
+        f.field("fd", &self.as_fd().as_raw_fd()).finish()
     }
 }

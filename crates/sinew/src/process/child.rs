@@ -39,10 +39,15 @@ pub struct Child {
     pub stdout: Option<ChildStdout>,
     /// The child's standard error, if it was piped.
     pub stderr: Option<ChildStderr>,
-    /// Taken by `drop` only.
-    inner: Option<process::Child>,
+    process: Process,
     /// Readable when the child has ended; from the first wait for that on.
     pidfd: Option<Source>,
+}
+
+/// What is dropped with a child; apart from it, so that its pipes can be moved out.
+struct Process {
+    /// Taken by `drop` only.
+    inner: Option<process::Child>,
     kill_on_drop: bool,
 }
 
@@ -74,19 +79,24 @@ impl Child {
             stdin: inner.stdin.take().map(ChildStdin::from),
             stdout: inner.stdout.take().map(ChildStdout::from),
             stderr: inner.stderr.take().map(ChildStderr::from),
-            inner: Some(inner),
+            process: Process {
+                inner: Some(inner),
+                kill_on_drop,
+            },
             pidfd: None,
-            kill_on_drop,
         }
     }
 
     fn inner(&mut self) -> &mut process::Child {
-        self.inner.as_mut().expect("there until it is dropped")
+        self.process
+            .inner
+            .as_mut()
+            .expect("there until it is dropped")
     }
 
     /// The child's number. It is nobody else's until the child was waited for.
     pub fn id(&self) -> u32 {
-        let inner = self.inner.as_ref();
+        let inner = self.process.inner.as_ref();
         inner.expect("there until it is dropped").id()
     }
 
@@ -170,8 +180,8 @@ impl Child {
                 Err(error) => return self.wait_without(error, deadline),
             }
         }
-        let Self { inner, pidfd, .. } = self;
-        let (Some(inner), Some(pidfd)) = (inner, pidfd) else {
+        let Self { process, pidfd, .. } = self;
+        let (Some(inner), Some(pidfd)) = (&mut process.inner, pidfd) else {
             unreachable!("both are there")
         };
         let mut how = How::of(pidfd, Direction::Read, at).because(WaitReason::Process);
@@ -228,7 +238,7 @@ impl Child {
     }
 }
 
-impl Drop for Child {
+impl Drop for Process {
     fn drop(&mut self) {
         let Some(mut inner) = self.inner.take() else {
             return;

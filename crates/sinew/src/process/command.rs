@@ -127,7 +127,9 @@ impl Command {
     /// no by default.
     ///
     /// Dropping does not wait. A child that has not quite ended by then is waited for
-    /// when this process next starts one, and is a zombie until then.
+    /// when this process next starts one, and is a zombie until then. What the child has
+    /// started itself goes on, as with std's `kill`: `process_group` and a signal to the
+    /// whole group reach that.
     pub fn kill_on_drop(&mut self, kill: bool) -> &mut Self {
         self.kill_on_drop = kill;
         self
@@ -158,6 +160,10 @@ impl Command {
     }
 
     /// Has `f` run in the child between `fork` and `exec`.
+    ///
+    /// On a fiber the child is started by a thread of the blocking pool, which ends when it
+    /// has had nothing to do for a while: what the kernel ties to the thread that forked, as
+    /// `PR_SET_PDEATHSIG` is, ends with it. Such a child is started on a thread of your own.
     ///
     /// # Safety
     ///

@@ -1,6 +1,6 @@
 //! Our ends of a child's standard streams.
 
-use crate::io::{Read as ReadCall, Write as WriteCall};
+use crate::io::transfer::{Read as ReadCall, Write as WriteCall};
 use crate::reactor::{Direction, How, Source, call};
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -75,7 +75,7 @@ macro_rules! pipe {
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.debug_struct(stringify!($name))
-                    .field("fd", &self.as_fd())
+                    .field("fd", &self.as_fd().as_raw_fd())
                     .finish()
             }
         }

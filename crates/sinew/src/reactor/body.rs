@@ -23,6 +23,9 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize};
 pub(super) struct Registration {
     pub(super) post: Arc<Post>,
     pub(super) slot: u32,
+    /// A duplicate that was added instead: an `Async` of somebody else's descriptor may not
+    /// be the only one.
+    pub(super) alias: Option<OwnedFd>,
 }
 
 /// See the module header.

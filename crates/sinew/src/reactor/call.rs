@@ -66,6 +66,11 @@ pub(crate) trait Call {
         true
     }
 
+    /// What a thread waits for.
+    fn polled(&self, fd: BorrowedFd<'_>, direction: Direction) -> PollFor {
+        polled(fd, direction)
+    }
+
     /// The entry is about to be made: is the direction known not to be ready?
     fn expect_to_wait(&mut self, _expect: bool) {}
 }
@@ -117,22 +122,29 @@ impl How {
     }
 
     pub(super) fn spec(&self, fd: BorrowedFd<'_>) -> WaitSpec<'static> {
-        let io = match self.direction {
-            Direction::Read => PollFor::reading(fd),
-            Direction::Write => PollFor::writing(fd),
-        };
         WaitSpec::new(self.reason, self.at)
             .deadline(self.deadline)
             .cancellable()
-            .watching(io)
+            .watching(polled(fd, self.direction))
     }
 
-    pub(super) fn error(&self, outcome: WaitOutcome) -> io::Error {
+    pub(crate) fn error(&self, outcome: WaitOutcome) -> io::Error {
         match outcome {
             WaitOutcome::Cancelled => Cancelled.into(),
+            // As the kernel says it to who has set `SO_RCVTIMEO`, as std does.
+            WaitOutcome::TimedOut if self.timed_out == io::ErrorKind::WouldBlock => {
+                io::Error::from_raw_os_error(libc::EAGAIN)
+            }
             WaitOutcome::TimedOut => self.timed_out.into(),
             WaitOutcome::Woken => closed(),
         }
+    }
+}
+
+fn polled(fd: BorrowedFd<'_>, direction: Direction) -> PollFor {
+    match direction {
+        Direction::Read => PollFor::reading(fd),
+        Direction::Write => PollFor::writing(fd),
     }
 }
 
@@ -147,7 +159,7 @@ pub(crate) fn make<C: Call>(source: &Source, how: &How, call: &mut C) -> io::Res
     let fiber = switch::running();
     point::check_for(fiber)?;
     let done = match fiber {
-        _ if !how.waits => make_at_once(source, call),
+        _ if !how.waits => make_at_once(source, call, fiber),
         Some(block) => make_on_fiber(source, how, call, block),
         None => make_on_thread(source, how, call),
     };
@@ -159,11 +171,19 @@ pub(crate) fn make<C: Call>(source: &Source, how: &How, call: &mut C) -> io::Res
 }
 
 #[cold]
-fn make_at_once<C: Call>(source: &Source, call: &mut C) -> io::Result<C::Output> {
+fn make_at_once<C: Call>(
+    source: &Source,
+    call: &mut C,
+    fiber: Option<NonNull<Block>>,
+) -> io::Result<C::Output> {
     if source.is_closed() {
         return Err(closed());
     }
-    retry(|| call.attempt(source.as_fd()))
+    let done = retry(|| call.attempt(source.as_fd()));
+    if let Some(block) = fiber {
+        done_at_once(block);
+    }
+    done
 }
 
 fn make_on_fiber<C: Call>(
@@ -192,7 +212,11 @@ fn make_on_fiber<C: Call>(
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     source.readiness().would_block(look, direction);
                 }
-                done => return Ok(finish(source, direction, look, call, done?, block)),
+                Ok(output) => return Ok(finish(source, direction, look, call, output, block)),
+                failed => {
+                    done_at_once(block);
+                    return failed;
+                }
             }
         }
         if by_ring {
@@ -288,9 +312,10 @@ fn make_on_thread<C: Call>(source: &Source, how: &How, call: &mut C) -> io::Resu
             }
             done => return done,
         }
+        let fd = source.as_fd();
         let wait = source.readiness().ready(how.direction);
-        perform_for(None, &wait, &how.spec(source.as_fd()))
-            .map_err(|outcome| how.error(outcome))?;
+        let spec = how.spec(fd).watching(call.polled(fd, how.direction));
+        perform_for(None, &wait, &spec).map_err(|outcome| how.error(outcome))?;
     }
 }
 

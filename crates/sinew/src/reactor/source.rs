@@ -14,9 +14,11 @@ use super::registry::{Post, Registry};
 use super::{Reactor, outside, tasks};
 use crate::sys::process;
 use crate::wait::Pending;
+use std::future::poll_fn;
 use std::io;
 use std::mem::{self, ManuallyDrop};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::pin::pin;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -50,6 +52,17 @@ impl Source {
         direction: Direction,
     ) -> impl Future<Output = ()> + Send + Sync + use<> {
         Pending::new(ReadyWait::new(Kept(self.body.clone()), direction))
+    }
+
+    /// Waits in async code until the direction is ready, and has whoever polls watch.
+    pub(crate) async fn becomes_ready(&self, direction: Direction) -> io::Result<()> {
+        let mut ready = pin!(Pending::new(self.readiness().ready(direction)));
+        poll_fn(|context| {
+            // Each time, for the task may have moved to where nobody watches for it.
+            self.watch()?;
+            ready.as_mut().poll(context).map(Ok)
+        })
+        .await
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -195,10 +208,20 @@ impl Source {
     }
 
     fn watch_by(&self, registry: &mut Registry) -> io::Result<()> {
-        if !self.is_watched_by(registry.post()) {
-            let slot = registry.add(self.as_fd(), &self.body)?;
-            self.note(registry.post().clone(), slot);
+        if self.is_watched_by(registry.post()) {
+            return Ok(());
         }
+        let (slot, alias) = match registry.add(self.as_fd(), &self.body) {
+            Ok(slot) => (slot, None),
+            // Another source has the same number, which the kernel knows it by.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let alias = self.as_fd().try_clone_to_owned()?;
+                (registry.add(alias.as_fd(), &self.body)?, Some(alias))
+            }
+            Err(error) => return Err(error),
+        };
+        let post = registry.post().clone();
+        self.note(Registration { post, slot, alias });
         Ok(())
     }
 
@@ -214,13 +237,13 @@ impl Source {
                 .any(|known| Arc::ptr_eq(&known.post, post))
     }
 
-    fn note(&self, post: Arc<Post>, slot: u32) {
+    fn note(&self, registration: Registration) {
         let mut registrations = self.body.registrations.lock();
         if registrations.is_empty() {
-            let first = Arc::as_ptr(&post).cast_mut();
+            let first = Arc::as_ptr(&registration.post).cast_mut();
             self.body.first.store(first, Ordering::Relaxed);
         }
-        registrations.push(Registration { post, slot });
+        registrations.push(registration);
     }
 
     /// Gives the descriptor back, which nobody watches from now on.
@@ -234,8 +257,8 @@ impl Source {
         // In a forked child the registrations are the parent's, who still wants them.
         if !process::is_forked() {
             let registrations = mem::take(&mut *body.registrations.lock());
-            for Registration { post, slot } in registrations {
-                post.delete(fd.as_fd(), slot);
+            for Registration { post, slot, alias } in registrations {
+                post.delete(alias.as_ref().unwrap_or(&fd).as_fd(), slot);
             }
         }
         // Relaxed: nobody else looks any more.

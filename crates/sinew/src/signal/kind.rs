@@ -49,7 +49,7 @@ kinds! {
     io = SIGIO;
     /// `SIGPIPE`: a write to what nobody reads. Rust programs ignore it by default.
     pipe = SIGPIPE;
-    /// `SIGQUIT`: Ctrl-\.
+    /// `SIGQUIT`: `Ctrl-\`.
     quit = SIGQUIT;
     /// `SIGTERM`: the polite request to end.
     terminate = SIGTERM;

@@ -75,7 +75,7 @@ impl TlsAcceptor {
     ///
     /// # Errors
     ///
-    /// `InvalidData` with a [`rustls::Error`] if the two do not agree, or the client
+    /// `InvalidData` with a `rustls::Error` if the two do not agree, or the client
     /// does not talk TLS; `TimedOut`, `UnexpectedEof`; or the socket's own, such as a
     /// cancellation.
     pub fn accept<S: Read + Write>(&self, mut socket: S) -> io::Result<TlsStream<S>> {

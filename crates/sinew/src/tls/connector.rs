@@ -77,7 +77,7 @@ impl TlsConnector {
     ///
     /// # Errors
     ///
-    /// `InvalidData` with a [`rustls::Error`] if the two do not agree; `TimedOut`,
+    /// `InvalidData` with a `rustls::Error` if the two do not agree; `TimedOut`,
     /// `UnexpectedEof`; or the socket's own, such as a cancellation.
     pub fn connect<S: Read + Write>(
         &self,

@@ -68,6 +68,25 @@ impl Write for &TlsDuplex {
     }
 }
 
+impl Read for TlsDuplex {
+    #[track_caller]
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(into)
+    }
+}
+
+impl Write for TlsDuplex {
+    #[track_caller]
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        (&*self).write(from)
+    }
+
+    #[track_caller]
+    fn flush(&mut self) -> io::Result<()> {
+        (&*self).flush()
+    }
+}
+
 impl Duplex for TlsDuplex {
     fn shutdown_write(&self) -> io::Result<()> {
         self.writer.lock_or_cancelled()?.say_goodbye()

@@ -69,7 +69,10 @@ impl<S> TlsStream<S> {
     /// Makes halves of it, so that one fiber may read while another writes.
     ///
     /// The half that reads never writes: what rustls wants to answer to the peer
-    /// (a change of keys, an alert) is sent by the other half's next write or flush.
+    /// (a change of keys, an alert) is sent by the other half's next write or flush. Who
+    /// copies both ways takes [`into_duplex`](Self::into_duplex) and
+    /// [`copy_bidirectional`](crate::io::copy_bidirectional), which end one direction with
+    /// the other.
     ///
     /// ```
     /// # use sinew::net::{TcpListener, TcpStream};

@@ -92,6 +92,19 @@ impl Drop for LinkedFrame<'_> {
             left_out_of_order();
         }
         set_innermost(owner, self.0.outer());
+        if self.0.is_observed() {
+            forget_told(owner);
+        }
+    }
+}
+
+/// A request is over of which somebody was told: who is told of the next ones, one after
+/// the other, is not deaf.
+#[cold]
+fn forget_told(owner: Owner) {
+    if let Owner::Fiber(block) = owner {
+        // SAFETY: it runs here, so it has a root.
+        unsafe { &*block.as_ref().root() }.forget_told();
     }
 }
 

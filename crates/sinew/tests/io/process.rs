@@ -335,3 +335,19 @@ fn a_cancelled_fiber_starts_nothing() {
         }
     });
 }
+
+/// As with std's, whose fields can be moved out one by one.
+#[test]
+fn the_pipes_of_a_child_can_be_moved_out() {
+    everywhere(|| {
+        let child = Command::new("echo")
+            .arg("hello")
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut text = String::new();
+        child.stdout.unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!(text, "hello\n");
+    });
+}

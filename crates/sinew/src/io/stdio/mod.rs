@@ -16,7 +16,7 @@ mod stdin;
 mod stdout;
 mod stream;
 
-pub use stdin::{Lines, Stdin, StdinLock, stdin};
+pub use stdin::{Stdin, StdinLock, stdin};
 pub use stdout::{Stderr, StderrLock, Stdout, StdoutLock, stderr, stdout};
 
 /// `AsFd`, for `IsTerminal` say, and `Debug`.
@@ -32,6 +32,13 @@ macro_rules! is_descriptor {
         impl AsRawFd for $name {
             fn as_raw_fd(&self) -> RawFd {
                 $number
+            }
+        }
+
+        impl $name {
+            /// Whether it is a terminal's; std's `IsTerminal` is for std's own types.
+            pub fn is_terminal(&self) -> bool {
+                io::IsTerminal::is_terminal(&self.as_fd())
             }
         }
 

@@ -122,9 +122,10 @@ impl Stdin {
         input.read_line(into, Location::caller())
     }
 
-    /// Iterates over the lines, without their newlines.
-    pub fn lines(self) -> Lines {
-        Lines(self)
+    /// Iterates over the lines, without their newlines; keeps others away meanwhile, as
+    /// [`lock`](Self::lock) does.
+    pub fn lines(self) -> io::Lines<StdinLock<'static>> {
+        self.lock().lines()
     }
 
     /// Keeps it for this fiber or thread, waiting while somebody else has it: to read
@@ -182,32 +183,6 @@ impl BufRead for StdinLock<'_> {
     #[track_caller]
     fn read_line(&mut self, into: &mut String) -> io::Result<usize> {
         self.input.read_line(into, Location::caller())
-    }
-}
-
-/// Lines of the standard input; see [`Stdin::lines`].
-#[derive(Debug)]
-pub struct Lines(Stdin);
-
-impl Iterator for Lines {
-    type Item = io::Result<String>;
-
-    #[track_caller]
-    fn next(&mut self) -> Option<io::Result<String>> {
-        let mut line = String::new();
-        match self.0.read_line(&mut line) {
-            Ok(0) => None,
-            Ok(_) => {
-                if line.ends_with('\n') {
-                    line.pop();
-                    if line.ends_with('\r') {
-                        line.pop();
-                    }
-                }
-                Some(Ok(line))
-            }
-            Err(error) => Some(Err(error)),
-        }
     }
 }
 

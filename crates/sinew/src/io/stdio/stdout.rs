@@ -95,8 +95,11 @@ pub struct Stdout {
 ///
 /// Writing is a cancellation point, and keeps no worker. Lines are written when they are
 /// whole, the rest by `flush`, or when the process ends. Each call of `write_all` and
-/// `write!` is written in one piece with regard to others on Sinew's handles. Its buffer
-/// is not std's, so the order of what is printed by both is not certain.
+/// `write!` is written in one piece with regard to others on Sinew's handles.
+///
+/// Its buffer is not std's, where `print!` and `println!` put what they print: `flush` does
+/// not write that, and the order of what is printed by both is not certain. So a prompt is
+/// `write!(stdout(), "name? ")?` and a `flush`, both here.
 ///
 /// ```
 /// use std::io::Write;

@@ -9,7 +9,7 @@ use socket2::{SockAddr, Type};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::panic::Location;
 
 /// How many connections may wait to be accepted; the system has a limit of its own
@@ -112,6 +112,12 @@ impl TcpListenerBuilder {
 }
 
 impl TcpListener {
+    /// For `interop`, whose listeners take over what was left in it.
+    #[cfg(any(feature = "futures-io", feature = "hyper"))]
+    pub(crate) fn source(&self) -> &crate::reactor::Source {
+        self.socket.source()
+    }
+
     /// Listens on the first of `addresses` that can be had.
     ///
     /// # Errors
@@ -235,6 +241,6 @@ impl fmt::Debug for TcpListener {
         if let Ok(address) = self.local_addr() {
             f.field("addr", &address);
         }
-        f.field("fd", &self.as_fd()).finish()
+        f.field("fd", &self.as_fd().as_raw_fd()).finish()
     }
 }

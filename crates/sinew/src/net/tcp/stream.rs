@@ -7,7 +7,7 @@ use socket2::{SockAddr, Type};
 use std::fmt;
 use std::io;
 use std::net::{Shutdown, SocketAddr};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::panic::Location;
 use std::time::Duration;
 
@@ -197,6 +197,6 @@ impl fmt::Debug for TcpStream {
         if let Ok(address) = self.peer_addr() {
             f.field("peer", &address);
         }
-        f.field("fd", &self.as_fd()).finish()
+        f.field("fd", &self.as_fd().as_raw_fd()).finish()
     }
 }

@@ -6,12 +6,11 @@ use crate::io::datagram::{self, SendTo};
 use crate::net::convert::{converts, has_timeouts};
 use crate::net::socket::{At, Socket};
 use crate::reactor::{Direction, How, call};
-use crate::sched::switch;
 use socket2::SockAddr;
 use std::fmt;
 use std::io;
 use std::net::Shutdown;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::SocketAddr;
 use std::panic::Location;
 use std::path::Path;
@@ -158,13 +157,7 @@ impl UnixDatagram {
                 Err(error) if how.waits && error.kind() == io::ErrorKind::WouldBlock => {
                     pause.wait(source, &how)?;
                 }
-                done => {
-                    // A call that does not wait leaves this to its caller.
-                    if let Some(block) = switch::running() {
-                        call::done_at_once(block);
-                    }
-                    return done;
-                }
+                done => return done,
             }
         }
     }
@@ -281,6 +274,6 @@ impl fmt::Debug for UnixDatagram {
         if let Ok(address) = self.peer_addr() {
             f.field("peer", &address);
         }
-        f.field("fd", &self.as_fd()).finish()
+        f.field("fd", &self.as_fd().as_raw_fd()).finish()
     }
 }

@@ -7,7 +7,7 @@ use crate::net::convert::converts;
 use crate::net::socket::Socket;
 use std::fmt;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::SocketAddr;
 use std::panic::Location;
 use std::path::Path;
@@ -52,6 +52,12 @@ pub struct UnixListener {
 }
 
 impl UnixListener {
+    /// For `interop`, whose listeners take over what was left in it.
+    #[cfg(any(feature = "futures-io", feature = "hyper"))]
+    pub(crate) fn source(&self) -> &crate::reactor::Source {
+        self.socket.source()
+    }
+
     /// Listens on `path`, where it makes a file.
     ///
     /// # Errors
@@ -156,6 +162,6 @@ impl fmt::Debug for UnixListener {
         if let Ok(address) = self.local_addr() {
             f.field("addr", &address);
         }
-        f.field("fd", &self.as_fd()).finish()
+        f.field("fd", &self.as_fd().as_raw_fd()).finish()
     }
 }

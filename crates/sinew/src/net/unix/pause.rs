@@ -37,7 +37,7 @@ impl Pause {
             .cancellable();
         match perform(&source.readiness().closing(how.direction), &spec) {
             Err(WaitOutcome::Cancelled) => Err(Cancelled.into()),
-            Err(_) if deadline == how.deadline => Err(how.timed_out.into()),
+            Err(outcome) if deadline == how.deadline => Err(how.error(outcome)),
             Ok(()) | Err(_) => {
                 self.next = (self.next * 2).min(LONGEST);
                 Ok(())

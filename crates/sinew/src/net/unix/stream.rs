@@ -10,7 +10,7 @@ use socket2::{SockAddr, SockRef, Type};
 use std::fmt;
 use std::io;
 use std::net::Shutdown;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::SocketAddr;
 use std::panic::Location;
 use std::path::Path;
@@ -178,6 +178,6 @@ impl fmt::Debug for UnixStream {
         if let Ok(address) = self.peer_addr() {
             f.field("peer", &address);
         }
-        f.field("fd", &self.as_fd()).finish()
+        f.field("fd", &self.as_fd().as_raw_fd()).finish()
     }
 }

@@ -4,33 +4,51 @@
 use crate::harness::{Gate, runtime, watch};
 use sinew::{Builder, Cancelled};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 const CASE: &str = "SINEW_TEST_DEAF";
 
 /// The child process: this same binary with a variable set.
 #[test]
 fn child() {
-    let Ok(times) = std::env::var(CASE) else {
+    let Ok(case) = std::env::var(CASE) else {
         return;
     };
-    let times: u32 = times.parse().unwrap();
+    let (kind, times) = case.split_once(' ').unwrap();
+    let (kind, times): (String, u32) = (kind.to_owned(), times.parse().unwrap());
     let _watch = watch();
     runtime(1).run(|| {
-        let deaf = Builder::new().name("deaf one").spawn(move || {
-            sinew::current().cancel();
-            for _ in 0..times {
-                assert_eq!(sinew::check_cancelled(), Err(Cancelled));
+        let deaf = Builder::new().name("deaf one").spawn(move || match &*kind {
+            "cancelled" => {
+                sinew::current().cancel();
+                for _ in 0..times {
+                    assert_eq!(sinew::check_cancelled(), Err(Cancelled));
+                }
             }
+            "limits" => {
+                for _ in 0..times {
+                    let late = sinew::timeout(Duration::ZERO, sinew::check_cancelled);
+                    assert_eq!(late.unwrap_err().into_inner(), Err(Cancelled));
+                }
+            }
+            "limits-of-the-cancelled" => {
+                sinew::current().cancel();
+                for _ in 0..times {
+                    let told = sinew::timeout(Duration::ZERO, sinew::check_cancelled);
+                    assert_eq!(told.unwrap(), Err(Cancelled));
+                }
+            }
+            _ => panic!("no such case"),
         });
         deaf.unwrap().join().unwrap();
     });
 }
 
 /// What a fiber makes us say that is told so often.
-fn said_of(times: u32) -> String {
+fn said_of(case: &str) -> String {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "cancel::deaf::child", "--nocapture"])
-        .env(CASE, times.to_string())
+        .env(CASE, case)
         .stdin(Stdio::null())
         .output()
         .unwrap();
@@ -45,12 +63,21 @@ fn said_of(times: u32) -> String {
 #[test]
 fn a_fiber_that_is_told_a_thousand_times_is_reported_once() {
     let _watch = watch();
-    assert_eq!(said_of(999), "");
-    let said = said_of(5000);
+    assert_eq!(said_of("cancelled 999"), "");
+    let said = said_of("cancelled 5000");
     for word in ["deaf one", "1000 times", "deaf.rs"] {
         assert!(said.contains(word), "no '{word}' in: {said}");
     }
     assert_eq!(said.matches("sinew:").count(), 1, "{said}");
+}
+
+/// Each is over when its limit is; but who is cancelled from outside stays so.
+#[test]
+fn a_fiber_that_meets_a_thousand_limits_is_not_reported() {
+    let _watch = watch();
+    assert_eq!(said_of("limits 3000"), "");
+    let said = said_of("limits-of-the-cancelled 3000");
+    assert!(said.contains("1000 times"), "{said}");
 }
 
 #[test]

@@ -218,3 +218,85 @@ fn the_traits_are_those_of_futures_io() {
     // What waits may be sent to another thread.
     let _accept: Pin<Box<dyn Future<Output = _> + Send + Sync>> = Box::pin(listener.accept());
 }
+
+/// The first poll is on a worker, which then has gone with its runtime.
+#[test]
+fn who_accepts_may_move_to_where_nobody_watches() {
+    let _watch = crate::harness::watch();
+    for driver in crate::world::drivers() {
+        let first = crate::world::runtime(driver, 1);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let listener = std::sync::Arc::new(AsyncListener::new(listener).unwrap());
+        let mut accepts = Box::pin({
+            let listener = listener.clone();
+            async move { listener.accept().await.map(drop) }
+        });
+        let mut accepts = first.run(move || {
+            sinew::block_on(poll_fn(|context| {
+                assert!(accepts.as_mut().poll(context).is_pending());
+                Poll::Ready(())
+            }));
+            accepts
+        });
+        drop(first);
+        let mut client = None;
+        sinew::block_on(poll_fn(|context| {
+            let polled = accepts.as_mut().poll(context);
+            // After it waits here.
+            client.get_or_insert_with(|| std::net::TcpStream::connect(address).unwrap());
+            polled
+        }))
+        .unwrap();
+    }
+}
+
+#[test]
+fn what_was_accepted_ahead_comes_along_with_the_listener() {
+    on_fibers(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let clients = [(); 5].map(|()| TcpStream::connect(address).unwrap());
+        // On a ring all of them, most likely.
+        drop(listener.incoming().next().unwrap().unwrap());
+        let listener = AsyncListener::new(listener).unwrap();
+        for _ in 0..2 {
+            sinew::block_on(listener.accept()).unwrap();
+        }
+        let listener = listener.into_inner();
+        for _ in 0..2 {
+            listener.accept().unwrap();
+        }
+        drop(clients);
+    });
+}
+
+/// A flood of connections does not keep the worker.
+#[test]
+fn a_task_that_accepts_lets_others_run() {
+    let _watch = crate::harness::watch();
+    for driver in crate::world::drivers() {
+        crate::world::runtime(driver, 1).run(|| {
+            const MANY: usize = 100;
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap();
+            let clients: Vec<_> = (0..MANY)
+                .map(|_| std::net::TcpStream::connect(address).unwrap())
+                .collect();
+            let listener = AsyncListener::new(listener).unwrap();
+            let ran = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+            let other = sinew::spawn({
+                let ran = ran.clone();
+                move || ran.store(true, std::sync::atomic::Ordering::Relaxed)
+            });
+            sinew::block_on(async {
+                for _ in 0..MANY {
+                    listener.accept().await.unwrap();
+                }
+            });
+            assert!(ran.load(std::sync::atomic::Ordering::Relaxed));
+            other.join().unwrap();
+            drop(clients);
+        });
+    }
+}

@@ -5,6 +5,7 @@ mod events;
 mod forks;
 mod listeners;
 mod many;
+mod second;
 mod streams;
 
 use sinew::net::UnixStream;
