@@ -46,7 +46,7 @@ mod real_poll;
 /// The descriptors of a model: see `primitive::poll`.
 #[cfg(loom)]
 pub(crate) mod poll {
-    pub(crate) use super::real_poll::PollFor;
+    pub(crate) use super::real_poll::{PollFor, is_ready};
     use crate::primitive::poll;
     pub(crate) use crate::primitive::poll::{give_bell, ring, take_bell};
     use std::os::fd::RawFd;
