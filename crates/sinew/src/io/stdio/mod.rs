@@ -37,6 +37,13 @@ macro_rules! is_descriptor {
 
         impl $name {
             /// Whether it is a terminal's; std's `IsTerminal` is for std's own types.
+            ///
+            /// ```
+            /// use std::io::IsTerminal;
+            ///
+            /// let ours = sinew::io::stdout().is_terminal();
+            /// assert_eq!(ours, std::io::stdout().is_terminal());
+            /// ```
             pub fn is_terminal(&self) -> bool {
                 io::IsTerminal::is_terminal(&self.as_fd())
             }
