@@ -49,9 +49,13 @@ pub(crate) fn expand(kind: Kind, arguments: TokenStream, item: TokenStream) -> T
         }
     };
     let is_async = function.signature.asyncness.is_some();
-    let expanded = function
-        .check(kind)
-        .and_then(|()| Ok(function.expand(kind, &syn::parse2(arguments)?)));
+    let expanded = function.check(kind).and_then(|()| {
+        let settings: Settings = syn::parse2(arguments)?;
+        if kind == Kind::Main {
+            settings.refuse_timeout()?;
+        }
+        Ok(function.expand(kind, &settings))
+    });
     match expanded {
         Ok(tokens) => tokens,
         // The body's `.await`s would only add errors. A missing `main` would too, so leave an
@@ -151,11 +155,17 @@ impl Function {
         signature.output = output;
 
         let test = (kind == Kind::Test).then(|| quote!(#[::core::prelude::v1::test]));
-        let call = if kind == Kind::Main && settings.is_empty() {
+        let call = if kind == Kind::Test {
+            let calls = settings.builder_calls(Some(1));
+            let timeout = match settings.timeout() {
+                Some(timeout) => quote!(::core::option::Option::Some(#timeout)),
+                None => quote!(::core::option::Option::None),
+            };
+            quote!(::sinew::__test::run(::sinew::Runtime::builder() #calls, #timeout, #closure))
+        } else if settings.is_empty() {
             quote!(::sinew::run(#closure))
         } else {
-            let default_workers = (kind == Kind::Test).then_some(1);
-            let calls = settings.builder_calls(default_workers);
+            let calls = settings.builder_calls(None);
             // The names are ours alone: the settings' expressions and the body cannot see them.
             let runtime = syn::Ident::new("runtime", Span::mixed_site());
             let error = syn::Ident::new("error", Span::mixed_site());
@@ -353,13 +363,35 @@ mod tests {
             #[doc(hidden)] #[should_panic(expected = "x")] #[ignore]
             fn fails() {
                 #![allow(unused)]
-                match ::sinew::Runtime::builder().workers(1usize).build() {
-                    ::core::result::Result::Ok(runtime) => runtime.run(|| -> () { panic!("x") }),
-                    ::core::result::Result::Err(error) => {
-                        ::core::panic!("could not build the sinew runtime: {}", error)
-                    }
-                }
+                ::sinew::__test::run(
+                    ::sinew::Runtime::builder().workers(1usize),
+                    ::core::option::Option::None,
+                    || -> () { panic!("x") }
+                )
             }"#,
+        );
+    }
+
+    #[test]
+    fn a_limit_of_time_goes_to_the_test_not_to_the_builder() {
+        assert_expands(
+            Kind::Test,
+            "timeout = Duration::from_secs(5), workers = 2",
+            "fn waits() {}",
+            r#"#[::core::prelude::v1::test]
+            fn waits() {
+                ::sinew::__test::run(
+                    ::sinew::Runtime::builder().workers(2),
+                    ::core::option::Option::Some(Duration::from_secs(5)),
+                    || -> () {}
+                )
+            }"#,
+        );
+        assert_error(
+            Kind::Main,
+            "timeout = Duration::from_secs(5)",
+            "fn main() {}",
+            "`timeout` is an argument of #[sinew::test]",
         );
     }
 

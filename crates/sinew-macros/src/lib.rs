@@ -99,11 +99,22 @@ pub fn main(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// Makes a function a test whose body runs in a fiber.
 ///
 /// Each test has a runtime of its own, with one worker unless it says otherwise, and ends once
-/// every fiber of that runtime that is not a daemon has ended. A panic in the body fails the
-/// test; so does an `Err` that it returns. Other attributes, such as `#[should_panic]` and
-/// `#[ignore]`, keep their meaning. Leave out the usual `#[test]`: this adds it.
+/// every fiber of that runtime that is not a daemon has ended. Other attributes, such as
+/// `#[should_panic]` and `#[ignore]`, keep their meaning. Leave out the usual `#[test]`: this adds
+/// it.
 ///
-/// The arguments are those of [`macro@main`].
+/// A test fails
+///
+/// * if its body panics, or returns an `Err`;
+/// * if a fiber of its runtime panics and nobody can ever take that, because the fiber's handle
+///   was dropped (a scope tells of its children by itself);
+/// * if the body or another fiber that is not a daemon has not ended within the `timeout`. Then
+///   the fibers are listed and cancelled, and awaited for one second more.
+///
+/// The arguments are those of [`macro@main`], and `timeout = Duration::from_secs(5)`: how long the
+/// test may take. Without it that is 60 seconds, or as many as the environment variable
+/// `SINEW_TEST_TIMEOUT` says. `SINEW_TEST_TIMEOUT=0` takes the limit from all tests, also from
+/// those that set one: for a debugger.
 ///
 /// # Examples
 ///
@@ -111,6 +122,12 @@ pub fn main(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// #[sinew::test]
 /// fn a_child_returns_its_value() {
 ///     assert_eq!(sinew::spawn(|| 42).join().unwrap(), 42);
+/// }
+///
+/// #[sinew::test(timeout = std::time::Duration::from_secs(5))]
+/// #[should_panic(expected = "no end")]
+/// fn a_detached_fiber_is_heard_of() {
+///     drop(sinew::spawn(|| panic!("no end")));
 /// }
 ///
 /// #[sinew::test(workers = 2)]

@@ -293,7 +293,7 @@ fn expand_arms(all: &Arms, kind: Kind) -> TokenStream {
                 use ::sinew::__select::WaitArm as _;
                 #(#inner)*
                 let __choice = ::sinew::__select::run(
-                    &[#(#refs),*],
+                    [#(#refs),*],
                     #biased,
                     #wait,
                     #has_cancelled,

@@ -12,13 +12,17 @@ use syn::punctuated::Punctuated;
 use syn::{Error, Expr, ExprLit, Ident, Lit, Result, Token};
 
 /// Every setting there is, with the value shown to those who got it wrong.
-const KNOWN: [(&str, Value); 5] = [
+const KNOWN: [(&str, Value); 6] = [
     ("workers", Value::Integer),
     ("stack_size", Value::Integer),
     ("name", Value::Text),
     ("strict_order", Value::Flag),
     ("pin_workers", Value::Flag),
+    (TIMEOUT, Value::Time),
 ];
+
+/// The one setting that is not the builder's: how long a test may take.
+const TIMEOUT: &str = "timeout";
 
 /// The kind of value a setting takes.
 #[derive(Clone, Copy)]
@@ -26,6 +30,7 @@ enum Value {
     Integer,
     Text,
     Flag,
+    Time,
 }
 
 impl Value {
@@ -43,6 +48,7 @@ impl Value {
             Value::Integer => ("an integer", "4"),
             Value::Text => ("a string", "\"proxy\""),
             Value::Flag => ("`true` or `false`", "true"),
+            Value::Time => ("a `Duration`", "Duration::from_secs(5)"),
         }
     }
 }
@@ -96,6 +102,23 @@ impl Settings {
         self.0.is_empty()
     }
 
+    /// How long a test may take, if that was set.
+    pub(crate) fn timeout(&self) -> Option<&Expr> {
+        let setting = self.0.iter().find(|setting| setting.name == TIMEOUT);
+        setting.map(|setting| &setting.value)
+    }
+
+    /// Says that `main` has no limit of time, if one was set.
+    pub(crate) fn refuse_timeout(&self) -> Result<()> {
+        match self.0.iter().find(|setting| setting.name == TIMEOUT) {
+            Some(setting) => Err(Error::new(
+                setting.name.span(),
+                "`timeout` is an argument of #[sinew::test]; here call sinew::timeout(..)",
+            )),
+            None => Ok(()),
+        }
+    }
+
     /// The builder calls: `.workers(2).name("x")`. If `workers` was not set, it is
     /// `default_workers` where there is one.
     pub(crate) fn builder_calls(&self, default_workers: Option<usize>) -> TokenStream {
@@ -105,7 +128,7 @@ impl Settings {
                 calls.extend(quote!(.workers(#workers)));
             }
         }
-        for Setting { name, value } in &self.0 {
+        for Setting { name, value } in self.0.iter().filter(|setting| setting.name != TIMEOUT) {
             calls.extend(quote!(.));
             name.to_tokens(&mut calls);
             calls.extend(quote!((#value)));
@@ -176,7 +199,7 @@ mod tests {
         assert_eq!(
             error("worker_threads = 4"),
             "unknown argument `worker_threads`, expected one of `workers`, `stack_size`, `name`, `strict_order`, \
-             `pin_workers`"
+             `pin_workers`, `timeout`"
         );
     }
 
@@ -193,6 +216,10 @@ mod tests {
         assert_eq!(
             error("strict_order = 1"),
             "`strict_order` takes `true` or `false`, as in `strict_order = true`"
+        );
+        assert_eq!(
+            error("timeout = 5"),
+            "`timeout` takes a `Duration`, as in `timeout = Duration::from_secs(5)`"
         );
     }
 

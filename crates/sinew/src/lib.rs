@@ -25,8 +25,9 @@
 //! | files, processes, signals | [`fs`], [`process`], [`signal`] |
 //! | copying, standard input and output, any descriptor | [`io`] |
 //! | TLS, async libraries | `tls`, `interop` (features) |
+//! | contexts that libraries keep per thread | [`hooks`] |
 //! | long computations | [`safepoint`], [`no_suspend`] and the attributes below |
-//! | runtimes | [`run`], [`Runtime`], [`RuntimeBuilder`], [`Handle`], [`RuntimeStats`], [`IoDriver`] |
+//! | runtimes | [`run`], [`Runtime`], [`RuntimeBuilder`], [`Handle`], [`RuntimeStats`], [`FiberInfo`], [`IoDriver`] |
 //! | all of it by example | [`guide`] |
 //!
 //! | feature | default | what you gain |
@@ -35,6 +36,7 @@
 //! | `tls` | no | `sinew::tls`: rustls clients and servers |
 //! | `futures-io` | no | `sinew::interop`: `AsyncRead` and `AsyncWrite` for sockets |
 //! | `hyper` | no | `sinew::interop`: `hyper::rt` for sockets, timers and fibers |
+//! | `tracing` | no | spans of `tracing` stay with their fiber |
 //! | `sanitizer` | no | AddressSanitizer is told of every stack switch |
 //!
 //! The repository's README has the limits and the environment variables,
@@ -77,6 +79,8 @@ pub mod sync;
 mod cancel;
 mod local;
 
+pub mod hooks;
+
 pub mod channel;
 
 #[doc(hidden)]
@@ -111,13 +115,20 @@ pub use runtime::{
     WorkerStats,
 };
 pub use scope::{Scope, ScopedJoinHandle, scope};
+#[doc(hidden)]
+pub use task::trial as __test;
 pub use task::{
     Builder, Fiber, JoinHandle, LocalJoinHandle, block_on, block_on_or_cancelled, blocking,
     checkpoint, current, no_suspend, park, park_or_cancelled, park_timeout, run, safepoint, spawn,
     spawn_blocking, spawn_local, yield_now,
 };
 pub use time::{interval, sleep, sleep_until};
-pub use worker::monitor::HogReport;
+pub use worker::fibers::{FiberInfo, FiberState, Fibers};
+pub use worker::hog::{HogCause, HogReport};
+
+// What std's `thread` has and fibers need no other version of, so that `use sinew as
+// thread` finds all.
+pub use std::thread::{available_parallelism, panicking};
 
 #[cfg(feature = "macros")]
 pub use sinew_macros::{main, preemptible, race, select, select_biased, test, unchecked};

@@ -5,13 +5,30 @@
 // what the tests are about.
 #![allow(clippy::map_identity, clippy::type_complexity)]
 
+#[path = "crash/descriptors.rs"]
+mod descriptors;
+#[path = "crash/forks.rs"]
+mod forks;
 #[path = "harness/mod.rs"]
 mod harness;
+#[path = "crash/no_suspend.rs"]
+mod no_suspend;
+#[path = "crash/signals.rs"]
+mod signals;
+#[path = "crash/stacks.rs"]
+mod stacks;
 
+#[path = "crash/coroutines.rs"]
+mod coroutines;
+
+use harness::child::this_program;
 use harness::{Gate, OnDrop, wait_until, watch};
 use sinew::{Builder, Runtime, WaitReason};
+use std::io::Write as _;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::catch_unwind;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -33,14 +50,15 @@ fn child() {
         "overflow later" => overflow_after_a_switch(),
         "overflow big frame" => overflow_by_one_frame(),
         "overflow thread" => overflow_of_a_thread(),
+        "overflow unheard" => {
+            fill_stderr();
+            let _ = runtime().spawn(|| recurse(0)).join();
+        }
         "segv fiber" => runtime().run(write_to_null),
         "segv thread" => {
             runtime().run(|| ());
             write_to_null();
         }
-        "fork" => fork_and_use(),
-        "fork returns" => fork_and_return(),
-        "fork waits" => fork_and_wait(),
         "memory" => memory_goes_and_comes_back(),
         "command" => run_a_command(),
         "global" => println!("{:?}", sinew::spawn(|| 1).join()),
@@ -52,8 +70,23 @@ fn child() {
         "hook waits and others panic" => hook_that_waits_while_others_panic(),
         "panic in drop" => panic_in_a_drop_while_unwinding(),
         "hog" => hog(),
+        "blocked hog" => blocked_hog(),
+        "hog unheard" => hog_unheard(),
+        "stopped" => be_stopped(),
+        "big message" => pass_a_big_message(),
         "leak" => leak(),
-        other => panic!("no such case: {other}"),
+        other => {
+            let known = [
+                coroutines::child,
+                stacks::child,
+                no_suspend::child,
+                descriptors::child,
+                forks::child,
+                signals::child,
+            ];
+            let found = known.iter().any(|child| child(other));
+            assert!(found, "no such case: {other}");
+        }
     }
 }
 
@@ -65,7 +98,7 @@ struct Ended {
 
 /// Runs a case in a child of its own, with these variables.
 fn run_case(case: &str, variables: &[(&str, &str)]) -> Ended {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    let mut command = this_program();
     command
         .args(["--exact", "child", "--nocapture", "--test-threads=1"])
         .env(CASE, case)
@@ -182,7 +215,8 @@ fn printed_id(ended: &Ended) -> &str {
         .stderr
         .split_once("id is ")
         .expect("the child prints an id");
-    rest.split_once('.').unwrap().0
+    let line = rest.lines().next().unwrap();
+    line.strip_suffix('.').expect("a whole line")
 }
 
 fn overflow_after_a_switch() {
@@ -218,26 +252,47 @@ fn overflow_of_a_thread() {
     let _ = thread.spawn(|| recurse(0)).unwrap().join();
 }
 
+/// From now on standard error is a socket that nobody reads, and full.
+fn fill_stderr() {
+    let (unread, full) = UnixStream::pair().unwrap();
+    full.set_nonblocking(true).unwrap();
+    while (&full).write(&[b' '; 256]).is_ok() {}
+    full.set_nonblocking(false).unwrap();
+    // SAFETY: no pointers; the copy stays open.
+    assert_eq!(unsafe { libc::dup2(full.as_raw_fd(), 2) }, 2);
+    std::mem::forget(unread);
+}
+
 #[test]
-fn an_overflow_names_fiber_id_size_and_remedy_and_aborts() {
+fn an_overflow_aborts_also_if_nobody_reads_the_message() {
+    let _watch = watch();
+    run_case("overflow unheard", &[]).died_by(SIGABRT);
+}
+
+#[test]
+fn an_overflow_names_fiber_id_place_size_and_remedy_and_aborts() {
     let _watch = watch();
     let ended = run_case("overflow named", &[]);
     ended.died_by(SIGABRT);
     let id = printed_id(&ended);
     ended.says(&[
-        &format!("fiber 'deep diver' (id {id}) overflowed its stack of 64 KiB"),
+        &format!("fiber 'deep diver' (id {id}), spawned at crates/sinew/tests/crash.rs:"),
+        ", overflowed its stack of 64 KiB",
         "Builder::stack_size",
         "SINEW_STACK_KB",
     ]);
 }
 
 #[test]
-fn an_overflow_of_a_fiber_without_a_name_tells_its_id() {
+fn an_overflow_of_a_fiber_without_a_name_tells_its_id_and_place() {
     let _watch = watch();
     let ended = run_case("overflow unnamed", &[]);
     ended.died_by(SIGABRT);
     let id = printed_id(&ended);
-    ended.says(&[&format!("fiber {id} overflowed its stack of 256 KiB")]);
+    ended.says(&[
+        &format!("fiber {id}, spawned at crates/sinew/tests/crash.rs:"),
+        ", overflowed its stack of 256 KiB",
+    ]);
 }
 
 #[test]
@@ -288,138 +343,65 @@ fn any_other_fault_kills_by_sigsegv_as_before() {
     }
 }
 
-// -------------------------------------------------------------------- fork
+// ------------------------------------------------------------ big messages
 
-unsafe extern "C" {
-    fn fork() -> i32;
-    fn waitpid(pid: i32, status: *mut i32, options: i32) -> i32;
-    fn _exit(code: i32) -> !;
-    fn alarm(seconds: u32) -> u32;
-}
+/// A sixth of what a fiber may use of its stack. In a build without optimisation, which
+/// moves a value at each step, a twentieth.
+const BIG: usize = if cfg!(debug_assertions) {
+    48 << 10
+} else {
+    32 << 10
+};
 
-/// Forks; the child's code is the number of uses that did not panic as told.
-fn fork_and_use() {
-    let runtime = runtime();
-    let handle = runtime.handle();
-    let parked = runtime.spawn(sinew::park);
-    let fiber = parked.fiber();
-    wait_until(|| fiber.wait_reason() == WaitReason::Park);
-    // SAFETY: the child only makes calls that must panic, and leaves by `_exit`;
-    // `alarm` ends it should it hang.
-    let pid = unsafe { fork() };
-    if pid == 0 {
-        // SAFETY: as above.
-        unsafe { alarm(10) };
-        let uses: Vec<(&str, Box<dyn Fn()>)> = vec![
-            ("spawn", Box::new(|| drop(sinew::spawn(|| ())))),
-            ("Handle::spawn", Box::new(|| drop(handle.spawn(|| ())))),
-            (
-                "Builder::spawn",
-                Box::new(|| drop(Builder::new().spawn(|| ()))),
-            ),
-            ("Runtime::run", Box::new(|| runtime.run(|| ()))),
-            ("run", Box::new(|| sinew::run(|| ()))),
-            ("build", Box::new(|| drop(Runtime::builder().build()))),
-            (
-                "spawn_blocking",
-                Box::new(|| drop(sinew::spawn_blocking(|| ()))),
-            ),
-            ("wait", Box::new(|| fiber.wait().unwrap())),
-        ];
-        let mut wrong = 0;
-        for (name, call) in &uses {
-            // Said before, so that a hang is explained.
-            eprintln!("in the child: {name}");
-            let caught = catch_unwind(AssertUnwindSafe(call));
-            let told = caught.is_err_and(|payload| {
-                let text = payload
-                    .downcast_ref::<&str>()
-                    .map(|text| (*text).to_owned());
-                let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-                text.is_some_and(|text| text.contains("forked child"))
-            });
-            if !told {
-                eprintln!("{name} did not say that it is in a forked child");
-                wrong += 1;
-            }
-        }
-        // SAFETY: as above.
-        unsafe { _exit(wrong) };
+#[derive(Debug)]
+struct BigMessage([u8; BIG]);
+
+/// Sends and receives a big message in every way, on default stacks.
+fn pass_a_big_message() {
+    #[inline(never)]
+    fn send(tx: &sinew::channel::Sender<BigMessage>) {
+        tx.send(BigMessage([7; BIG])).unwrap();
     }
-    let mut status = -1;
-    // SAFETY: our own child, and a place for its status.
-    unsafe { waitpid(pid, &mut status, 0) };
-    // The parent goes on as if nothing had been.
-    fiber.unpark();
-    parked.join().unwrap();
-    assert_eq!(status, 0, "the forked child failed");
-}
-
-#[test]
-fn every_use_in_a_forked_child_panics_with_that_text() {
-    let _watch = watch();
-    run_case("fork", &[]).succeeded();
-}
-
-/// A fiber forks, and its closure returns in the child too.
-fn fork_and_return() {
-    let runtime = runtime();
-    runtime.run(|| {
-        // SAFETY: what the child does before it is stopped is return.
-        let pid = sinew::spawn(|| unsafe { fork() }).join().unwrap();
-        let mut status = 0;
-        // SAFETY: waits for our own child.
-        assert_eq!(unsafe { waitpid(pid, &mut status, 0) }, pid);
-        assert_eq!(status & 0x7f, SIGABRT, "the child did not abort: {status}");
-    });
-}
-
-#[test]
-fn a_forked_child_does_not_go_on_as_a_worker() {
-    let ended = run_case("fork returns", &[]);
-    ended.succeeded().says(&["exec or exit there instead"]);
-}
-
-/// A fiber that is used to short waits forks, and waits in the child, where other
-/// fibers seem to be ready.
-fn fork_and_wait() {
+    #[inline(never)]
+    fn try_send(tx: &sinew::channel::Sender<BigMessage>) {
+        tx.try_send(BigMessage([7; BIG])).unwrap();
+    }
+    #[inline(never)]
+    fn recv(rx: &sinew::channel::Receiver<BigMessage>) {
+        assert_eq!(rx.recv().unwrap().0[BIG - 1], 7);
+    }
+    #[inline(never)]
+    fn try_iter(rx: &sinew::channel::Receiver<BigMessage>) {
+        let mut received = 0;
+        for message in rx.try_iter() {
+            assert_eq!(message.0[BIG - 1], 7);
+            received += 1;
+        }
+        assert_eq!(received, 1);
+    }
     let runtime = Runtime::builder().workers(1).build().unwrap();
-    runtime.run(|| {
-        let (ping, pinged) = sinew::channel::bounded(1);
-        let (pong, ponged) = sinew::channel::bounded(1);
-        let other = sinew::spawn(move || pinged.iter().try_for_each(|n: u32| pong.send(n)));
-        for n in 0..50 {
-            ping.send(n).unwrap();
-            assert_eq!(ponged.recv(), Ok(n));
-        }
-        let ready = sinew::spawn(|| ());
-        // SAFETY: the child only makes calls that must panic, and leaves by
-        // `_exit`; `alarm` ends it should it hang.
-        let pid = unsafe { fork() };
-        if pid == 0 {
-            // SAFETY: as above.
-            unsafe { alarm(10) };
-            let received = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ponged.recv()));
-            let text = received.unwrap_err();
-            let told = text
-                .downcast_ref::<&str>()
-                .is_some_and(|text| text.contains("forked child"));
-            // SAFETY: ends the child without running anything of ours.
-            unsafe { _exit(i32::from(!told)) };
-        }
-        let mut status = 0;
-        // SAFETY: waits for our own child.
-        assert_eq!(unsafe { waitpid(pid, &mut status, 0) }, pid);
-        assert_eq!(status, 0, "the child did not panic as it should: {status}");
-        ready.join().unwrap();
-        drop(ping);
-        other.join().unwrap().unwrap();
+    for capacity in [0, 1] {
+        let (tx, rx) = sinew::channel::bounded(capacity);
+        let sender = runtime.spawn(move || send(&tx));
+        runtime.spawn(move || recv(&rx)).join().unwrap();
+        sender.join().unwrap();
+    }
+    let (tx, rx) = sinew::channel::unbounded();
+    let ends = runtime.spawn(move || {
+        send(&tx);
+        try_iter(&rx);
+        try_send(&tx);
+        try_iter(&rx);
     });
+    ends.join().unwrap();
+    println!("it went through");
 }
 
 #[test]
-fn a_wait_in_a_forked_child_panics_also_if_others_seem_to_be_ready() {
-    run_case("fork waits", &[]).succeeded();
+fn a_big_message_passes_through_fibers_with_stacks_of_the_default_size() {
+    run_case("big message", &[])
+        .succeeded()
+        .says(&["it went through"]);
 }
 
 #[repr(C)]
@@ -433,7 +415,8 @@ unsafe extern "C" {
     fn getrlimit(resource: i32, limit: *mut Limit) -> i32;
 }
 
-/// No stack of 4 MiB fits, then it does: nothing of ours is freed in between.
+/// No stack of 4 MiB fits, then it does: nothing of ours is freed in between. A fiber
+/// has a stack all the while, which might come back: so others wait.
 fn memory_goes_and_comes_back() {
     const RLIMIT_AS: i32 = 9;
     let runtime = runtime();
@@ -445,6 +428,8 @@ fn memory_goes_and_comes_back() {
             sinew::safepoint();
         }
     });
+    let occupant = runtime.spawn(sinew::park);
+    wait_until(|| occupant.fiber().wait_reason() == WaitReason::Park);
     let mut limit = Limit { soft: 0, hard: 0 };
     // SAFETY: the pointers are to live limits.
     assert_eq!(unsafe { getrlimit(RLIMIT_AS, &mut limit) }, 0);
@@ -472,6 +457,8 @@ fn memory_goes_and_comes_back() {
     while let Err(_still) = large().spawn_on(&runtime.handle(), || ()) {
         std::thread::yield_now();
     }
+    occupant.fiber().unpark();
+    occupant.join().unwrap();
 }
 
 #[test]
@@ -709,6 +696,42 @@ fn a_panic_that_escapes_a_drop_during_unwinding_aborts_as_in_std() {
 
 // ------------------------------------------------------------- log lines
 
+/// Both workers are blocked by what only a third fiber ends, and reports of that cannot be
+/// written: a spare worker starts all the same.
+fn hog_unheard() {
+    fill_stderr();
+    let runtime = Runtime::builder()
+        .workers(2)
+        .spare_workers(1)
+        .report_hogs_after(Duration::from_millis(1))
+        .build()
+        .unwrap();
+    let (wakes, waits) = std::sync::mpsc::channel();
+    let waits = Arc::new(Mutex::new(waits));
+    let blocked = [(); 2].map(|()| {
+        let waits = waits.clone();
+        runtime.spawn(move || waits.lock().unwrap().recv().unwrap())
+    });
+    let is_blocked = |worker: &sinew::WorkerStats| worker.blocked > Duration::ZERO;
+    wait_until(|| {
+        runtime
+            .stats()
+            .workers
+            .iter()
+            .filter(|w| is_blocked(w))
+            .count()
+            >= 2
+    });
+    let third = runtime.spawn(move || blocked.iter().for_each(|_| wakes.send(()).unwrap()));
+    third.join().unwrap();
+}
+
+#[test]
+fn a_report_that_cannot_be_written_keeps_nobody_waiting() {
+    let _watch = watch();
+    run_case("hog unheard", &[]).succeeded();
+}
+
 fn hog() {
     let runtime = Runtime::builder()
         .workers(1)
@@ -738,6 +761,93 @@ fn a_hog_is_told_of_on_standard_error() {
     ]);
 }
 
+fn blocked_hog() {
+    let runtime = Runtime::builder()
+        .workers(1)
+        .report_hogs_after(Duration::from_millis(5))
+        .build()
+        .unwrap();
+    let hog = Builder::new()
+        .name("sleeper")
+        .spawn_on(&runtime.handle(), || {
+            std::thread::sleep(Duration::from_millis(300));
+        });
+    hog.unwrap().join().unwrap();
+}
+
+#[test]
+fn the_line_about_a_hog_names_the_one_remedy_that_applies() {
+    let _watch = watch();
+    let computes = run_case("hog", &[]);
+    computes.succeeded().says(&["computes", "safepoint"]);
+    assert!(!computes.stderr.contains("blocking"), "{}", computes.stderr);
+    let blocks = run_case("blocked hog", &[]);
+    blocks.succeeded().says(&[
+        "sinew: fiber 'sleeper'",
+        "is blocked in system call clock_nanosleep",
+        "its I/O and its timers wait",
+        "use sinew::sleep",
+    ]);
+    assert!(!blocks.stderr.contains("safepoint"), "{}", blocks.stderr);
+}
+
+/// How much CPU time this thread has used.
+fn own_cpu_time() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: a place to write to.
+    let failed = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    assert_eq!(failed, 0);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Computes in turns that are short by the CPU's clock, while the whole process is
+/// stopped for longer than a turn may last.
+fn be_stopped() {
+    for workers in [1, 2] {
+        let runtime = Runtime::builder()
+            .workers(workers)
+            .report_hogs_after(Duration::from_millis(100))
+            .build()
+            .unwrap();
+        let over = Gate::new();
+        let computing: Vec<_> = (0..workers)
+            .map(|_| {
+                let over = over.clone();
+                runtime.spawn(move || {
+                    while !over.is_open() {
+                        let begun = own_cpu_time();
+                        while own_cpu_time() - begun < Duration::from_millis(30) {
+                            std::hint::spin_loop();
+                        }
+                        sinew::yield_now();
+                    }
+                })
+            })
+            .collect();
+        let me = std::process::id();
+        let stop = format!("kill -STOP {me}; sleep 0.3; kill -CONT {me}; sleep 0.1");
+        for _ in 0..3 {
+            let stopped = Command::new("sh").args(["-c", &stop]).status().unwrap();
+            assert!(stopped.success());
+        }
+        over.open();
+        for computing in computing {
+            computing.join().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_process_that_was_stopped_reports_no_hog() {
+    let _watch = watch();
+    let ended = run_case("stopped", &[]);
+    ended.succeeded();
+    assert!(!ended.stderr.contains("sinew:"), "{}", ended.stderr);
+}
+
 fn leak() {
     let runtime = Runtime::builder().workers(1).name("leaky").build().unwrap();
     let stuck = Builder::new()
@@ -758,7 +868,9 @@ fn leak() {
 #[test]
 fn a_leaked_fiber_is_told_of_on_standard_error() {
     let _watch = watch();
-    run_case("leak", &[])
-        .succeeded()
-        .says(&["sinew: runtime 'leaky'", "'barnacle'"]);
+    run_case("leak", &[]).succeeded().says(&[
+        "sinew: runtime 'leaky'",
+        "'barnacle'",
+        "1 worker thread is kept",
+    ]);
 }

@@ -38,6 +38,7 @@ const LAYERS: &[&str] = &[
     "sync",
     "cancel",
     "local",
+    "hooks",
     "channel",
     "select",
     "scope",
@@ -180,11 +181,17 @@ fn library() -> Vec<Source> {
     all
 }
 
-/// All our code: library, macros, program, rivals, tests and examples.
+/// All our code: library, macros, program, neighbours, rivals, tests and examples.
 fn everything() -> Vec<Source> {
     let root = crates();
     let mut all = Vec::new();
-    for member in ["sinew", "sinew-macros", "sinew-cli", "sinew-rivals"] {
+    for member in [
+        "sinew",
+        "sinew-macros",
+        "sinew-cli",
+        "sinew-neighbours",
+        "sinew-rivals",
+    ] {
         for folder in ["src", "tests", "examples"] {
             all.extend(sources(&root.join(member).join(folder), &root));
         }
@@ -414,6 +421,18 @@ fn the_index_of_invariants_names_every_file_that_has_some() {
     report(
         "missing in ARCHITECTURE.md, Index of invariants",
         &complaints,
+    );
+}
+
+#[test]
+fn the_guide_shows_the_service_as_it_is() {
+    let root = crates().parent().unwrap().to_owned();
+    let guide = fs::read_to_string(root.join("docs/guide.md")).unwrap();
+    let example = fs::read_to_string(root.join("crates/sinew/examples/service.rs")).unwrap();
+    let block = format!("```rust,standalone_crate\n{example}```\n");
+    assert!(
+        guide.contains(&block),
+        "copy examples/service.rs into docs/guide.md, A whole service"
     );
 }
 

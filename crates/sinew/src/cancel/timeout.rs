@@ -5,6 +5,7 @@
 //! thread, which has no wheel, each wait ends by then to look. Who looks marks the
 //! frame (`wait::point`), and from then on each point inside says `Cancelled`.
 
+use crate::error::impl_error;
 use crate::fiber::Block;
 use crate::fiber::cancel::{Frame, FrameKind, Owner};
 use crate::sched::current;
@@ -13,7 +14,6 @@ use crate::timer::TimerNode;
 use crate::wait::chain::{LinkedFrame, Strand};
 use crate::wait::waiter::OF_A_FRAME;
 use crate::wait::{Deadline, deadline};
-use std::error::Error;
 use std::fmt;
 use std::io;
 use std::pin::{Pin, pin};
@@ -210,10 +210,4 @@ impl<T> fmt::Display for Elapsed<T> {
     }
 }
 
-impl<T> Error for Elapsed<T> {}
-
-impl<T> From<Elapsed<T>> for io::Error {
-    fn from(_elapsed: Elapsed<T>) -> Self {
-        Self::new(io::ErrorKind::TimedOut, "the time limit was reached")
-    }
-}
+impl_error!(Elapsed<T> { _ => Some(io::ErrorKind::TimedOut) });

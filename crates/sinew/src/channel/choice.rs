@@ -1,7 +1,8 @@
 //! A receive, or a send, as an arm of `select!`.
 
 use super::chan::{At, Disconnected};
-use super::error::{RecvError, SendError, SendTimeoutError};
+use super::error::{RecvError, SendError};
+use super::parcel::Parcel;
 use super::promise::{SendPermit, SendPromise};
 use super::receiver::{Flavor, Receiver};
 use super::sender::Sender;
@@ -19,7 +20,9 @@ use std::cell::{Cell, UnsafeCell};
 pub(crate) struct RecvChoice<'a, T> {
     receiver: &'a Receiver<T>,
     at: At,
-    output: Cell<Option<Result<T, RecvError>>>,
+    /// How it ended, if it was chosen; the message is in the parcel.
+    output: Cell<Option<Result<(), RecvError>>>,
+    message: Parcel<T>,
     /// Its place in the line of the channel. Written by `enlist`, when it is in
     /// none; from then on others use what is in it, as `Operation` has it.
     line: UnsafeCell<Option<Receiving<'a, T>>>,
@@ -32,6 +35,7 @@ impl<'a, T> RecvChoice<'a, T> {
             receiver,
             at,
             output: Cell::new(None),
+            message: Parcel::empty(),
             line: UnsafeCell::new(None),
         }
     }
@@ -39,16 +43,19 @@ impl<'a, T> RecvChoice<'a, T> {
     /// What the arm yielded; it was chosen.
     #[inline]
     pub(crate) fn take(self) -> Result<T, RecvError> {
-        self.output.take().expect("the arm was chosen")
+        match self.output.take().expect("the arm was chosen") {
+            Ok(()) => Ok(self.message.take()),
+            Err(error) => Err(error),
+        }
     }
 
-    fn yields(&self, received: Result<T, Disconnected>) {
+    fn yields(&self, received: Result<(), Disconnected>) {
         let output = received.map_err(|Disconnected| RecvError::Disconnected);
         self.output.set(Some(output));
     }
 
     /// Yields what was received, if anything was.
-    fn yields_if(&self, received: Option<Result<T, Disconnected>>) -> bool {
+    fn yields_if(&self, received: Option<Result<(), Disconnected>>) -> bool {
         let done = received.is_some();
         if let Some(received) = received {
             self.yields(received);
@@ -69,19 +76,26 @@ unsafe impl<T> Arm for RecvChoice<'_, T> {
     fn attempt(&self) -> bool {
         match &self.receiver.flavor {
             Flavor::Chan(chan) => {
-                chan.may_be_ready(true)
-                    && match chan.take_buffered() {
-                        Some(message) => {
-                            self.yields(Ok(message));
-                            true
-                        }
-                        None => self.yields_if(Receiving::new(chan, self.at).attempt()),
-                    }
+                if !chan.may_be_ready(true) {
+                    return false;
+                }
+                if chan.take_into(&self.message) {
+                    self.yields(Ok(()));
+                    return true;
+                }
+                // SAFETY: the parcel outlives the operation, and is not touched
+                // meanwhile.
+                let receiving = unsafe { Receiving::new(chan, &raw const self.message, self.at) };
+                self.yields_if(receiving.attempt())
             }
             Flavor::Timer(timer, make) => {
                 let moment = timer.try_take();
                 if let Some(moment) = moment {
-                    self.yields(Ok(make(moment)));
+                    // SAFETY: the parcel is ours, and empty: in no line, and the
+                    // arm has yielded nothing (`is_spent`).
+                    unsafe { self.message.room().write(make(moment)) };
+                    self.message.set_full();
+                    self.yields(Ok(()));
                 }
                 moment.is_some()
             }
@@ -95,9 +109,10 @@ unsafe impl<T> Arm for RecvChoice<'_, T> {
         };
         // SAFETY: it is in no line: it has just been made, or was delisted before
         // the select started over. So nobody else knows of what is in the cell,
-        // and no reference of our own is kept.
+        // and no reference of our own is kept. The parcel is part of the arm, which
+        // stays where it is until it has left the line (`Operation::enlist`).
         let line = unsafe {
-            *self.line.get() = Some(Receiving::new(chan, self.at));
+            *self.line.get() = Some(Receiving::new(chan, &raw const self.message, self.at));
             (*self.line.get()).as_ref().expect("it was just put there")
         };
         // SAFETY: the caller's promise; the cell is part of the arm.
@@ -113,6 +128,10 @@ unsafe impl<T> Arm for RecvChoice<'_, T> {
     fn accept(&self) -> bool {
         let line = self.line().expect("nobody wakes who waits for time");
         self.yields_if(line.accept())
+    }
+
+    fn is_spent(&self) -> bool {
+        self.output.get().is_some()
     }
 
     fn refuse(&self) {
@@ -160,9 +179,13 @@ impl<'a, T> SendChoice<'a, T> {
 impl<T> SendRight<'_, T> {
     pub(crate) fn send(self, message: T, at: At) -> Result<(), SendError<T>> {
         match self.0 {
-            Ok(permit) => permit
-                .send(message, at)
-                .map_err(SendTimeoutError::without_time),
+            Ok(permit) => {
+                let parcel = Parcel::new(message);
+                match permit.send(&parcel, at) {
+                    Ok(()) => Ok(()),
+                    Err(unsent) => Err(unsent.hand_back_untimed(&parcel)),
+                }
+            }
             Err(Cancelled) => Err(SendError::Cancelled(message)),
         }
     }
@@ -189,6 +212,10 @@ unsafe impl<T> Arm for SendChoice<'_, T> {
 
     fn may_look(&self) -> bool {
         self.has_buffer
+    }
+
+    fn is_spent(&self) -> bool {
+        self.arm.is_spent()
     }
 
     fn refuse(&self) {

@@ -49,6 +49,10 @@ pub(super) trait End {
     /// As for `Operation::enlist`.
     unsafe fn watch(&self, seat: &AnySeat, me: (&Waiter, u32)) -> Enlisted<()>;
     fn unwatch(&self, seat: &AnySeat);
+    /// Whether messages wait in it until they are taken.
+    fn has_buffer(&self) -> bool;
+    /// Whether it is an end of a rendezvous, and somebody seems to be at the other.
+    fn meets(&self) -> bool;
     /// What was chosen will not be used.
     fn waive(&self, chosen: Chosen);
     /// An address that tells ends apart.
@@ -88,6 +92,14 @@ impl<T> End for Sender<T> {
 
     fn unwatch(&self, seat: &AnySeat) {
         self.chan().unwatch(seat.node(), false);
+    }
+
+    fn has_buffer(&self) -> bool {
+        self.chan().has_buffer()
+    }
+
+    fn meets(&self) -> bool {
+        !self.chan().has_buffer() && self.chan().may_be_ready(false)
     }
 
     fn waive(&self, chosen: Chosen) {
@@ -164,6 +176,15 @@ impl<T> End for Receiver<T> {
         if let Some(chan) = self.chan() {
             chan.unwatch(seat.node(), true);
         }
+    }
+
+    fn has_buffer(&self) -> bool {
+        self.chan().is_some_and(Chan::has_buffer)
+    }
+
+    fn meets(&self) -> bool {
+        self.chan()
+            .is_some_and(|chan| !chan.has_buffer() && chan.may_be_ready(true))
     }
 
     fn waive(&self, chosen: Chosen) {

@@ -2,9 +2,9 @@
 //!
 //! Each error hands back the message that was not sent.
 
-use crate::error::Cancelled;
-use std::error::Error;
+use crate::error::{Cancelled, impl_error};
 use std::fmt;
+use std::io::ErrorKind;
 
 const SENDING_DISCONNECTED: &str = "sending on a disconnected channel";
 const RECEIVING_DISCONNECTED: &str = "receiving on an empty and disconnected channel";
@@ -108,14 +108,6 @@ impl<T> SendTimeoutError<T> {
     /// Whether the sending fiber was cancelled.
     pub fn is_cancelled(&self) -> bool {
         matches!(self, Self::Cancelled(_))
-    }
-
-    /// Of a wait without a deadline.
-    pub(super) fn without_time(self) -> SendError<T> {
-        match self {
-            Self::Disconnected(message) => SendError::Disconnected(message),
-            Self::Cancelled(message) | Self::Timeout(message) => SendError::Cancelled(message),
-        }
     }
 }
 
@@ -325,16 +317,36 @@ impl fmt::Display for ReadyTimeoutError {
     }
 }
 
-impl<T> Error for SendError<T> {}
-impl<T> Error for TrySendError<T> {}
-impl<T> Error for SendTimeoutError<T> {}
-impl Error for RecvError {}
-impl Error for TryRecvError {}
-impl Error for RecvTimeoutError {}
-impl Error for TrySelectError {}
-impl Error for SelectTimeoutError {}
-impl Error for TryReadyError {}
-impl Error for ReadyTimeoutError {}
+impl_error!(SendError<T> {
+    Self::Disconnected(_) => Some(ErrorKind::BrokenPipe),
+    Self::Cancelled(_) => None,
+});
+impl_error!(TrySendError<T> {
+    Self::Full(_) => Some(ErrorKind::WouldBlock),
+    Self::Disconnected(_) => Some(ErrorKind::BrokenPipe),
+});
+impl_error!(SendTimeoutError<T> {
+    Self::Timeout(_) => Some(ErrorKind::TimedOut),
+    Self::Disconnected(_) => Some(ErrorKind::BrokenPipe),
+    Self::Cancelled(_) => None,
+});
+impl_error!(RecvError {
+    Self::Disconnected => Some(ErrorKind::UnexpectedEof),
+    Self::Cancelled => None,
+});
+impl_error!(TryRecvError {
+    Self::Empty => Some(ErrorKind::WouldBlock),
+    Self::Disconnected => Some(ErrorKind::UnexpectedEof),
+});
+impl_error!(RecvTimeoutError {
+    Self::Timeout => Some(ErrorKind::TimedOut),
+    Self::Disconnected => Some(ErrorKind::UnexpectedEof),
+    Self::Cancelled => None,
+});
+impl_error!(TrySelectError { Self => Some(ErrorKind::WouldBlock) });
+impl_error!(SelectTimeoutError { Self => Some(ErrorKind::TimedOut) });
+impl_error!(TryReadyError { Self => Some(ErrorKind::WouldBlock) });
+impl_error!(ReadyTimeoutError { Self => Some(ErrorKind::TimedOut) });
 
 impl<T> From<SendError<T>> for SendTimeoutError<T> {
     fn from(error: SendError<T>) -> Self {

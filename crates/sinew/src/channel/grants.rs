@@ -1,5 +1,6 @@
 //! What is promised to selects; see the header of `channel::state`.
 
+use super::parcel::Parcel;
 use super::seat::{Fate, Seat};
 use super::state::{Found, State};
 use crate::wait::Waiter;
@@ -98,12 +99,9 @@ impl<T> State<T> {
             self.out_promised += 1;
             return Grant::Now(Fate::Promised);
         }
-        match self.take(matching, waiter, wakes) {
-            Found::Message(message) => {
-                self.buffer.push_back(message);
-                self.out_promised += 1;
-                Grant::Now(Fate::Promised)
-            }
+        // SAFETY: without a parcel there is nothing to be promised.
+        match unsafe { self.take(None, matching, waiter, wakes) } {
+            Found::Message => Grant::Now(Fate::Promised),
             Found::Match(number) => Grant::Now(Fate::Matched(number)),
             Found::Closed => Grant::Now(Fate::Closed),
             Found::Nothing if waiter.is_none_or(Waiter::is_single) => Grant::Wait,
@@ -111,16 +109,22 @@ impl<T> State<T> {
         }
     }
 
-    /// A select that was promised a slot of the buffer has its message.
-    pub(super) fn fill_slot(&mut self, message: T, wakes: &mut Wakes) -> Result<(), T> {
+    /// A select that was promised a slot of the buffer has its message; false, and
+    /// the message is still there, if the channel was closed meanwhile.
+    ///
+    /// # Safety
+    ///
+    /// As for [`append`](Self::append).
+    pub(super) unsafe fn fill_slot(&mut self, from: &Parcel<T>, wakes: &mut Wakes) -> bool {
         self.slots_promised -= 1;
         if self.closed {
-            return Err(message);
+            return false;
         }
-        self.put(message, wakes);
+        // SAFETY: the caller's promise.
+        unsafe { self.put(from, wakes) };
         // If a receiver took it the slot is still free.
         self.admit(wakes);
-        Ok(())
+        true
     }
 
     /// A select that was promised a slot will not use it.
@@ -129,15 +133,25 @@ impl<T> State<T> {
         self.admit(wakes);
     }
 
-    /// A select that was matched has its message; it comes back if the partner
-    /// has left.
-    pub(super) fn fill_match(&mut self, number: u64, message: T, wakes: &mut Wakes) -> Option<T> {
+    /// A select that was matched has its message; false, and the message is still
+    /// there, if the partner has left.
+    ///
+    /// # Safety
+    ///
+    /// As for [`append`](Self::append).
+    pub(super) unsafe fn fill_match(
+        &mut self,
+        number: u64,
+        from: &Parcel<T>,
+        wakes: &mut Wakes,
+    ) -> bool {
         let Some(seat) = self.take_reserved(number, wakes) else {
-            return Some(message);
+            return false;
         };
-        // SAFETY: claimed, and not yet notified; we hold the lock.
-        self.give(unsafe { seat.as_ref() }, message);
-        None
+        // SAFETY: claimed, and not yet notified; we hold the lock. The rest is the
+        // caller's promise.
+        unsafe { self.give(seat.as_ref(), from) };
+        true
     }
 
     /// A select that was matched will send nothing.
@@ -172,18 +186,41 @@ impl<T> State<T> {
     }
 
     /// Takes a message that was promised.
-    pub(super) fn take_promised(&mut self, wakes: &mut Wakes) -> T {
+    ///
+    /// # Safety
+    ///
+    /// `to` is empty, and the caller is the one that may touch it.
+    #[inline]
+    pub(super) unsafe fn take_promised(&mut self, to: &Parcel<T>, wakes: &mut Wakes) {
         self.out_promised -= 1;
-        let message = self.buffer.pop_front().expect("it was promised");
+        // SAFETY: what was promised is there; the rest is the caller's promise.
+        unsafe { self.buffer.pop_front(to.room()) };
+        to.set_full();
         self.admit(wakes);
-        message
     }
 
     /// A message that was promised is not wanted: anybody may have it.
     pub(super) fn waive_promised(&mut self, wakes: &mut Wakes) {
         self.out_promised -= 1;
-        let message = self.buffer.pop_front().expect("it was promised");
-        self.put_back(message, wakes);
+        let Some((seat, wakeup)) = self.claim_receiver() else {
+            self.watchers(true).claim_all(wakes); // it stays where it is
+            return;
+        };
+        // SAFETY: claimed by us, under the lock.
+        let receiver = unsafe { seat.as_ref() };
+        if receiver.has_slot() {
+            let message = Parcel::empty();
+            // SAFETY: what was promised is there; the parcel is empty, and ours.
+            unsafe { self.buffer.pop_front(message.room()) };
+            message.set_full();
+            // SAFETY: claimed by us; the parcel is full, and ours.
+            unsafe { self.give(receiver, &message) };
+        } else {
+            self.out_promised += 1; // it waits for a promise as well
+            receiver.set_fate(Fate::Promised);
+        }
+        // SAFETY: as above.
+        unsafe { wakes.add(receiver.node(), wakeup) };
         // If a receiver took it there is room.
         self.admit(wakes);
     }

@@ -8,6 +8,7 @@
 //! |---------------------------------------|-----------|
 //! | `chan::count_down` AcqRel → either half | `a_receiver_is_told_that_all_senders_are_gone…`, `a_sender_is_told_that_all_receivers_are_gone…` |
 
+use super::parcel::Parcel;
 use super::promise::{SendPermit, SendPromise};
 use super::{Receiver, RecvError, RecvTimeoutError, Select, SendError, Sender, bounded};
 use crate::primitive::model::Plain;
@@ -315,7 +316,9 @@ fn permit<'a>(senders: &[&'a Sender<Message>]) -> (usize, SendPermit<'a, Message
 fn send_by(permit: SendPermit<'_, Message>) {
     // Made after it was chosen.
     let message = Message::new().write();
-    permit.send(message, Location::caller()).unwrap();
+    permit
+        .send(&Parcel::new(message), Location::caller())
+        .unwrap();
 }
 
 #[test]

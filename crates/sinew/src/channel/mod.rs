@@ -61,7 +61,7 @@
 //! | name                                             | waits                        | if it cannot be done |
 //! |--------------------------------------------------|------------------------------|----------------------|
 //! | `send`, `recv`                                   | for room; for a message      | [`SendError`], [`RecvError`] |
-//! | `try_send`, `try_recv`                           | not at all                   | [`TrySendError`], [`TryRecvError`] |
+//! | `try_send`, `try_recv`                           | not at all; in a loop of failing tries other fibers may run | [`TrySendError`], [`TryRecvError`] |
 //! | `…_timeout(Duration)`, `…_deadline(`[`Instant`](crate::time::Instant)`)` | so long at most | [`SendTimeoutError`], [`RecvTimeoutError`] |
 //! | `send_async`, `recv_async`                       | as a future, in any executor | `Disconnected`; drop it to give up |
 //! | [`iter`](Receiver::iter), [`try_iter`](Receiver::try_iter) | as `recv`; as `try_recv` | the iterator ends |
@@ -141,6 +141,9 @@
 //! * there are `close`, `is_disconnected`, `send_async`, `recv_async` and more arms in
 //!   `select!`.
 //!
+//! As there, if the drop of a message panics when the last receiver goes, the messages
+//! behind it are leaked.
+//!
 //! As there, what [`Select::select`] has chosen must be completed: a
 //! [`SelectedOperation`] that is dropped panics, and what it was promised goes to
 //! others.
@@ -170,14 +173,17 @@
 //! | Go: a nil channel                           | [`never()`]                                     |
 
 pub mod broadcast;
+mod buffer;
 mod chan;
 mod choice;
 mod end;
 mod error;
 mod grants;
 mod iter;
+mod lines;
 mod news;
 pub mod oneshot;
+mod parcel;
 mod promise;
 mod receiver;
 mod seat;
@@ -216,6 +222,8 @@ use std::sync::Arc;
 /// a receiver to take the message, and both go on at the same time (a
 /// *rendezvous*).
 ///
+/// Memory for messages is allocated as they come, and given back as they are taken.
+///
 /// ```
 /// sinew::run(|| {
 ///     let (tx, rx) = sinew::channel::bounded(1);
@@ -234,6 +242,8 @@ pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
 }
 
 /// A channel that holds any number of messages: a send never waits.
+///
+/// Memory for messages is allocated as they come, and given back as they are taken.
 ///
 /// ```
 /// let (tx, rx) = sinew::channel::unbounded();

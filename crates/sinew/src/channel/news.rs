@@ -22,6 +22,7 @@
 //! before it waited, and told later. It looks again.
 
 use super::chan::At;
+use super::error::RecvError;
 use crate::fiber::WaitReason;
 use crate::primitive::{AtomicU64, Ordering};
 use crate::sys::Lock;
@@ -55,6 +56,15 @@ pub(super) enum Look {
 }
 
 impl Look {
+    /// Whether there is something new; an error if there never will be.
+    pub(super) fn is_news(self) -> Result<bool, RecvError> {
+        match self {
+            Self::News(_) => Ok(true),
+            Self::Nothing => Ok(false),
+            Self::Closed => Err(RecvError::Disconnected),
+        }
+    }
+
     fn at(word: u64, seen: u64) -> Self {
         if word / ONE > seen {
             Self::News(word / ONE)
@@ -68,8 +78,13 @@ impl Look {
 
 impl News {
     pub(super) fn new() -> Self {
+        Self::after(0)
+    }
+
+    /// With a count to begin with.
+    pub(super) fn after(published: u64) -> Self {
         Self {
-            word: AtomicU64::new(0),
+            word: AtomicU64::new(published * ONE),
             line: Lock::new(WaitList::new()),
         }
     }

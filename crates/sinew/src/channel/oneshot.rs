@@ -81,6 +81,7 @@ use super::chan::{At, Disconnected};
 use super::error::{RecvError, RecvTimeoutError, TryRecvError};
 use crate::fiber::WaitReason;
 use crate::primitive::{AtomicU32, Ordering};
+use crate::sched::polling;
 use crate::sys::{Lock, LockGuard};
 use crate::time::Instant;
 use crate::wait::node::{Node, WaitList, Wakes};
@@ -364,6 +365,9 @@ impl<T> Receiver<T> {
 
     /// Receives the message if it is there.
     ///
+    /// A loop of failing tries is a place where other fibers may run: every 64th in one turn
+    /// of a fiber yields.
+    ///
     /// # Errors
     ///
     /// [`TryRecvError::Empty`] if it may still come, else
@@ -380,10 +384,13 @@ impl<T> Receiver<T> {
     /// assert_eq!(rx.try_recv(), Err(TryRecvError::Disconnected));
     /// ```
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
-        match self.shared().take() {
-            Some(outcome) => outcome.map_err(|Disconnected| TryRecvError::Disconnected),
-            None => Err(TryRecvError::Empty),
-        }
+        let failure = match self.shared().take() {
+            Some(Ok(message)) => return Ok(message),
+            Some(Err(Disconnected)) => TryRecvError::Disconnected,
+            None => TryRecvError::Empty,
+        };
+        polling::failed();
+        Err(failure)
     }
 
     /// Receives the message, waiting until it is there. A cancellation point.
@@ -484,6 +491,25 @@ impl<T> Receiver<T> {
             .map_err(|Disconnected| RecvError::Disconnected)
     }
 
+    /// Whether there is no message to be received now: it was not sent, or was received.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let (tx, rx) = sinew::channel::oneshot::channel();
+    /// assert!(rx.is_empty());
+    /// tx.send(1).unwrap();
+    /// assert!(!rx.is_empty());
+    /// assert_eq!(rx.recv(), Ok(1));
+    /// assert!(rx.is_empty());
+    /// ```
+    pub fn is_empty(&self) -> bool {
+        // SAFETY: the receiver has not left (invariant 3).
+        let shared = unsafe { self.shared.as_ref() };
+        // Acquire: what came before the message is seen; pairs with `decide`.
+        shared.word.load(Ordering::Acquire) & (SENT | TAKEN) != SENT
+    }
+
     /// Keeps a message from being sent; false if that comes too late, or was done
     /// before.
     ///
@@ -531,8 +557,12 @@ impl<T> Drop for Receiver<T> {
             // SAFETY: from here on the memory is not used.
             unsafe { leave(self.shared, RECEIVER_LEFT) };
         }
-        // User code, so it comes last (invariant 5).
-        drop((task, message));
+        // User code, so it comes last (invariant 5). The waker first: a panic of it
+        // concerns nobody, and one of the message's goes on.
+        if task.is_some() {
+            quietly(|| drop(task));
+        }
+        drop(message);
     }
 }
 

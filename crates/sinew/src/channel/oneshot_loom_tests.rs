@@ -15,11 +15,13 @@
 //! | `Receiver::drop`, load Acquire → Relaxed      | `a_message_whose_receiver_goes…` |
 //! | `Receiver::drop`, AcqRel → Acquire            | `who_sees_that_a_channel_was_closed…` |
 //! | `Receiver::drop`, AcqRel → Release            | `a_message_whose_receiver_goes…` |
-//! | `News::count` Acquire → Relaxed               | nothing: read under the lock of the value, or as a number only |
 //! | `News::is_closed` Acquire → Relaxed           | nothing: read under the lock of the ring |
+//! | `News::count` Acquire → Relaxed               | `who_waits_for_the_last_receiver…` |
 //! | `News::look` Acquire → Relaxed                | `who_is_told_of_a_change…`, `who_waits_for_a_change…` |
 //! | `News::publish` Release → Relaxed             | `who_is_told_of_a_change…` |
 //! | `News::close` Release → Relaxed               | `who_waits_for_a_change…` |
+//!
+//! Not weakened yet: `Receiver::drop` of `watch`.
 
 use super::{RecvError, TryRecvError, broadcast, oneshot, watch};
 use crate::primitive::model::Plain;
@@ -361,6 +363,43 @@ fn who_waits_for_a_change_is_told_that_none_will_come() {
         assert_eq!(rx.changed().unwrap_err(), RecvError::Disconnected);
         assert_eq!(cell.get(), 7);
         sender.join().unwrap();
+    });
+}
+
+#[test]
+fn who_waits_for_the_last_receiver_sees_it_go() {
+    bounded(4).check(|| {
+        let (tx, rx) = watch::channel(());
+        let cell = cell();
+        let receiver = thread::spawn({
+            let cell = cell.clone();
+            move || {
+                cell.set(7);
+                drop(rx);
+            }
+        });
+        tx.closed().unwrap();
+        assert_eq!(cell.get(), 7);
+        assert!(tx.is_closed());
+        receiver.join().unwrap();
+    });
+    // Of two, whichever is the last.
+    bounded(2).check(|| {
+        let (tx, rx) = watch::channel(());
+        let cells = [cell(), cell()];
+        let receivers = [rx.clone(), rx];
+        let mut threads = Vec::new();
+        for (rx, cell) in receivers.into_iter().zip(cells.clone()) {
+            threads.push(thread::spawn(move || {
+                cell.set(7);
+                drop(rx);
+            }));
+        }
+        tx.closed().unwrap();
+        assert_eq!(cells.map(|cell| cell.get()), [7, 7]);
+        for thread in threads {
+            thread.join().unwrap();
+        }
     });
 }
 

@@ -3,9 +3,9 @@
 //! See `channel::state` for what a promise is. It is kept in a permit: used, or
 //! given up when the permit is dropped.
 
-use super::chan::{At, Chan, Disconnected};
-use super::error::SendTimeoutError;
+use super::chan::{At, Chan, Disconnected, Unsent};
 use super::grants::Grant;
+use super::parcel::Parcel;
 use super::seat::{Fate, Seat};
 use super::state::State;
 use crate::sched::switch;
@@ -183,22 +183,28 @@ impl<'a, T> SendPermit<'a, T> {
         Self { chan, fate }
     }
 
-    /// Sends; the message comes back if nobody can receive it.
+    /// Sends the message of `from`, which is full; it is there afterwards if nobody
+    /// can receive it.
     #[inline]
-    pub(crate) fn send(mut self, message: T, at: At) -> Result<(), SendTimeoutError<T>> {
+    pub(crate) fn send(mut self, from: &Parcel<T>, at: At) -> Result<(), Unsent> {
         let chan = self.chan;
         match std::mem::replace(&mut self.fate, Fate::Closed) {
-            Fate::Promised => chan
-                .change(|state, wakes| state.fill_slot(message, wakes))
-                .map_err(SendTimeoutError::Disconnected),
-            Fate::Matched(number) => {
-                match chan.change(|state, wakes| state.fill_match(number, message, wakes)) {
-                    None => Ok(()),
-                    // It was the future of a task, and was dropped.
-                    Some(message) => chan.send_slow(switch::running(), message, None, at),
+            Fate::Promised => {
+                // SAFETY: the parcel is the caller's, and full.
+                if chan.change(|state, wakes| unsafe { state.fill_slot(from, wakes) }) {
+                    return Ok(());
                 }
+                Err(Unsent::Disconnected)
             }
-            _ => Err(SendTimeoutError::Disconnected(message)),
+            Fate::Matched(number) => {
+                // SAFETY: as above.
+                if chan.change(|state, wakes| unsafe { state.fill_match(number, from, wakes) }) {
+                    return Ok(());
+                }
+                // It was the future of a task, and was dropped.
+                chan.send_slow(switch::running(), from, None, at)
+            }
+            _ => Err(Unsent::Disconnected),
         }
     }
 }
@@ -226,10 +232,16 @@ impl<'a, T> RecvPermit<'a, T> {
         Self { chan, fate }
     }
 
+    /// Receives into `to`, which is empty.
     #[inline]
-    pub(crate) fn recv(mut self) -> Result<T, Disconnected> {
+    pub(crate) fn recv(mut self, to: &Parcel<T>) -> Result<(), Disconnected> {
         match std::mem::replace(&mut self.fate, Fate::Closed) {
-            Fate::Promised => Ok(self.chan.change(State::take_promised)),
+            Fate::Promised => {
+                // SAFETY: the parcel is the caller's, and empty.
+                self.chan
+                    .change(|state, wakes| unsafe { state.take_promised(to, wakes) });
+                Ok(())
+            }
             _ => Err(Disconnected),
         }
     }

@@ -1,14 +1,21 @@
 //! The end that messages come out of.
 
-use super::chan::{At, Chan};
+use super::chan::{At, Chan, Disconnected};
 use super::error::{RecvError, RecvTimeoutError, TryRecvError};
 use super::iter::{IntoIter, Iter, TryIter};
+use super::parcel::Parcel;
 use super::timers::Timer;
 use super::waits::Receiving;
+use crate::fiber::Block;
+use crate::sched::{polling, switch};
+use crate::task::safepoint;
 use crate::time::Instant;
-use crate::wait::{Deadline, Pending};
+use crate::wait::look::look_again;
+use crate::wait::{Deadline, Pending, point};
 use std::fmt;
+use std::mem::MaybeUninit;
 use std::panic::{Location, RefUnwindSafe, UnwindSafe};
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +53,9 @@ impl<T> Receiver<T> {
     ///
     /// Without capacity: if a sender waits.
     ///
+    /// Does not wait, but if it fails again and again other fibers may run: every
+    /// 64th failing `try_` call since this fiber was last resumed yields.
+    ///
     /// # Errors
     ///
     /// [`TryRecvError`] if there is none, now or for ever.
@@ -63,9 +73,39 @@ impl<T> Receiver<T> {
     #[track_caller]
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
         match &self.flavor {
-            Flavor::Chan(chan) => chan.try_recv(Location::caller()),
-            Flavor::Timer(timer, make) => timer.try_take().map(make).ok_or(TryRecvError::Empty),
-            Flavor::Never => Err(TryRecvError::Empty),
+            Flavor::Chan(chan) => {
+                if chan.may_be_ready(true) {
+                    let mut message = MaybeUninit::uninit();
+                    // SAFETY: room for a message; if it is true there is one.
+                    unsafe {
+                        if chan.take_buffered(message.as_mut_ptr()) {
+                            return Ok(message.assume_init());
+                        }
+                    }
+                    return Self::try_recv_slow(chan, Location::caller());
+                }
+            }
+            Flavor::Timer(timer, make) => {
+                if let Some(moment) = timer.try_take() {
+                    return Ok(make(moment));
+                }
+            }
+            Flavor::Never => {}
+        }
+        polling::failed();
+        Err(TryRecvError::Empty)
+    }
+
+    /// Receives where the buffer had nothing; counts as a try in vain if it fails.
+    #[inline(never)]
+    fn try_recv_slow(chan: &Chan<T>, at: At) -> Result<T, TryRecvError> {
+        let parcel = Parcel::empty();
+        match chan.try_recv_slow(&parcel, at) {
+            Ok(()) => Ok(parcel.take()),
+            Err(error) => {
+                polling::failed();
+                Err(error)
+            }
         }
     }
 
@@ -92,8 +132,10 @@ impl<T> Receiver<T> {
     #[track_caller]
     #[inline]
     pub fn recv(&self) -> Result<T, RecvError> {
-        self.recv_by(None, Location::caller())
-            .map_err(RecvTimeoutError::without_time)
+        match self.recv_by(None, Location::caller()) {
+            Ok(message) => Ok(message),
+            Err(error) => Err(error.without_time()),
+        }
     }
 
     /// As [`recv`](Self::recv), but waits for `timeout` at most.
@@ -125,12 +167,48 @@ impl<T> Receiver<T> {
         self.recv_by(Some(deadline.deadline()), Location::caller())
     }
 
-    #[inline]
+    // Always inlined: else a message would be moved once more.
+    #[inline(always)]
     fn recv_by(&self, deadline: Option<Deadline>, at: At) -> Result<T, RecvTimeoutError> {
         match &self.flavor {
-            Flavor::Chan(chan) => chan.recv(deadline, at),
+            Flavor::Chan(chan) => {
+                let fiber = switch::running();
+                if point::check_for(fiber).is_err() {
+                    return Err(RecvTimeoutError::Cancelled);
+                }
+                let mut ready = chan.may_be_ready(true);
+                if !ready && chan.may_look(deadline) {
+                    ready = look_again(fiber, || chan.may_be_ready(true));
+                }
+                if ready && chan.has_buffer() {
+                    let mut message = MaybeUninit::uninit();
+                    // SAFETY: room for a message; if it is true there is one.
+                    unsafe {
+                        if chan.take_buffered(message.as_mut_ptr()) {
+                            // A loop of receives that need not wait lets others run, too.
+                            safepoint();
+                            return Ok(message.assume_init());
+                        }
+                    }
+                }
+                Self::recv_slow(chan, fiber, deadline, at)
+            }
             Flavor::Timer(timer, make) => timer.take(deadline, at).map(make),
             Flavor::Never => super::timers::wait_in_vain(deadline, at),
+        }
+    }
+
+    #[inline(never)]
+    fn recv_slow(
+        chan: &Chan<T>,
+        fiber: Option<NonNull<Block>>,
+        deadline: Option<Deadline>,
+        at: At,
+    ) -> Result<T, RecvTimeoutError> {
+        let parcel = Parcel::empty();
+        match chan.recv_slow(fiber, &parcel, deadline, at) {
+            Ok(()) => Ok(parcel.take()),
+            Err(error) => Err(error),
         }
     }
 
@@ -148,9 +226,16 @@ impl<T> Receiver<T> {
     pub async fn recv_async(&self) -> Result<T, RecvError> {
         let at = Location::caller();
         match &self.flavor {
-            Flavor::Chan(chan) => Pending::new(Receiving::new(chan, at))
-                .await
-                .map_err(|_| RecvError::Disconnected),
+            Flavor::Chan(chan) => {
+                let parcel = Parcel::empty();
+                // SAFETY: the future that has the operation ends before the parcel,
+                // which is pinned with this one.
+                let receiving = unsafe { Receiving::new(chan, &raw const parcel, at) };
+                match Pending::new(receiving).await {
+                    Ok(()) => Ok(parcel.take()),
+                    Err(Disconnected) => Err(RecvError::Disconnected),
+                }
+            }
             Flavor::Timer(timer, make) => Ok(make(timer.take_async().await)),
             Flavor::Never => std::future::pending().await,
         }
@@ -190,7 +275,8 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// How many messages are in the channel.
+    /// How many messages are in the channel, also those that a [`Select`](super::Select)
+    /// has chosen and not yet received; always 0 without capacity.
     pub fn len(&self) -> usize {
         match &self.flavor {
             Flavor::Chan(chan) => chan.len(),
@@ -233,7 +319,9 @@ impl<T> Receiver<T> {
         Iter::new(self)
     }
 
-    /// The messages that are there, without waiting.
+    /// The messages that are there, without waiting. Its end is a failing
+    /// [`try_recv`](Self::try_recv): where that fails again and again other fibers
+    /// may run.
     pub fn try_iter(&self) -> TryIter<'_, T> {
         TryIter::new(self)
     }

@@ -1,12 +1,13 @@
 //! A sender's or receiver's seat in a channel: how it waits, and what became of
 //! its wait.
 //!
-//! A plain `send` or `recv` waits with a *slot*: the other side takes the message
-//! out of it, or puts it there, and the wait is over. A select cannot, because
+//! A plain `send` or `recv` waits with a *slot*, a [`Parcel`]: the other side takes
+//! the message out of it, or puts it there, and the wait is over. A select cannot, because
 //! the message of a `send` arm is made only after that arm was chosen, and a
 //! dynamic select does not know the type of what it receives. It waits for a
 //! *promise*: see `channel::state`.
 
+use super::parcel::Parcel;
 use crate::wait::node::{Node, Place};
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -34,8 +35,8 @@ pub(super) enum Fate {
 pub(super) struct Seat<T> {
     node: Node,
     /// Where the message is put or taken; null for who waits for a promise.
-    /// Points to a cell beside the seat, or is null.
-    slot: Cell<*mut Option<T>>,
+    /// The parcel stays for as long as the seat is linked or claimed.
+    slot: Cell<*const Parcel<T>>,
     fate: Cell<Fate>,
     /// The match that this receiver is reserved for, or 0.
     reserved: Cell<u64>,
@@ -54,7 +55,7 @@ impl<T> Seat<T> {
     pub(super) fn new() -> Self {
         Self {
             node: Node::new(),
-            slot: Cell::new(ptr::null_mut()),
+            slot: Cell::new(ptr::null()),
             fate: Cell::new(Fate::Waits),
             reserved: Cell::new(0),
             messages: PhantomData,
@@ -63,7 +64,7 @@ impl<T> Seat<T> {
 
     /// Where the message goes; null to wait for a promise.
     #[inline]
-    pub(super) fn set_slot(&self, slot: *mut Option<T>) {
+    pub(super) fn set_slot(&self, slot: *const Parcel<T>) {
         self.slot.set(slot);
     }
 
@@ -72,31 +73,20 @@ impl<T> Seat<T> {
         !self.slot.get().is_null()
     }
 
-    /// Puts the message into the slot.
+    /// The slot, to put a message into or to take it out of; says that the message
+    /// went through it.
     ///
     /// # Safety
     ///
     /// There is a slot, and the caller is the one that may touch it: it holds
-    /// the lock and the seat is linked, or was claimed by the caller.
+    /// the lock and the seat is linked, or was claimed by the caller. A message
+    /// does go through it before the owner is notified or the lock given back.
     #[inline]
-    pub(super) unsafe fn put(&self, message: T) {
-        debug_assert!(self.has_slot());
-        // SAFETY: the caller's promise.
-        unsafe { *self.slot.get() = Some(message) };
-        self.fate.set(Fate::Passed);
-    }
-
-    /// Takes the message out of the slot.
-    ///
-    /// # Safety
-    ///
-    /// As for [`put`](Self::put); and it is a sender's.
-    #[inline]
-    pub(super) unsafe fn take(&self) -> T {
+    pub(super) unsafe fn pass(&self) -> &Parcel<T> {
         debug_assert!(self.has_slot());
         self.fate.set(Fate::Passed);
-        // SAFETY: the caller's promise.
-        unsafe { (*self.slot.get()).take() }.expect("a waiting sender has its message")
+        // SAFETY: the caller's promise; see the field.
+        unsafe { &*self.slot.get() }
     }
 
     pub(super) fn fate(&self) -> Fate {

@@ -4,16 +4,18 @@
 //! chosen and cannot be taken away any more, and its typed second half
 //! ([`SelectedOperation::recv`], [`SelectedOperation::send`]) completes it.
 
-use super::chan::At;
+use super::chan::{At, Disconnected};
 use super::end::{AnySeat, Chosen, End};
 use super::error::{
     ReadyTimeoutError, RecvError, SelectTimeoutError, SendError, TryReadyError, TrySelectError,
 };
+use super::parcel::Parcel;
 use super::promise::{RecvPermit, SendPermit};
 use super::receiver::{Flavor, Receiver};
 use super::seat::{Fate, Seat};
 use super::sender::Sender;
 use crate::error::Cancelled;
+use crate::sched::polling;
 use crate::time::Instant;
 use crate::wait::select::{Arm, ArmRef, OnCancel, Patience, SelectSpec, Selected, select};
 use crate::wait::{Deadline, Enlisted, Waiter};
@@ -125,6 +127,22 @@ unsafe impl Arm for EntryArm<'_> {
 
     fn refuse(&self) {
         self.chosen.set(Some(Chosen::Cancelled));
+    }
+
+    fn meets(&self) -> bool {
+        self.end.meets()
+    }
+
+    fn waive(&self) -> bool {
+        let promised = Some(Chosen::Channel(Fate::Promised));
+        // A message of a rendezvous has left its sender, who may have sent another one
+        // since: it is not put aside for that.
+        let waives = self.chosen.get() == promised && self.end.has_buffer();
+        if waives {
+            self.chosen.set(None);
+            self.end.waive(Chosen::Channel(Fate::Promised));
+        }
+        waives
     }
 
     fn deadline(&self) -> Option<Deadline> {
@@ -246,6 +264,9 @@ impl<'a> Select<'a> {
 
     /// Chooses an operation that is ready.
     ///
+    /// A loop of failing tries is a place where other fibers may run: every 64th in one turn
+    /// of a fiber yields.
+    ///
     /// # Errors
     ///
     /// [`TrySelectError`] if none is.
@@ -347,11 +368,18 @@ impl<'a> Select<'a> {
         };
         match select(&arms, &spec) {
             Selected::Arm(selected) => Some(selected),
-            Selected::None | Selected::Cancelled => None,
+            Selected::None | Selected::Cancelled => {
+                // Also if there was a limit: it may have been over from the start.
+                polling::failed();
+                None
+            }
         }
     }
 
     /// The index of an operation that could be done without waiting.
+    ///
+    /// A loop of failing tries is a place where other fibers may run: every 64th in one turn
+    /// of a fiber yields.
     ///
     /// # Errors
     ///
@@ -447,6 +475,13 @@ impl fmt::Debug for Select<'_> {
 /// # Panics
 ///
 /// If dropped without being completed (what was promised to it goes to others).
+///
+/// # Leaks
+///
+/// If it is forgotten (`mem::forget`) what was promised to it is lost. A receive that was
+/// matched with a forgotten send, over a channel without capacity, waits for the message
+/// for ever: it does not give up for its time limit or for a cancellation, since the
+/// sender has been told that it will be received.
 #[must_use = "a chosen operation must be completed"]
 pub struct SelectedOperation<'a> {
     end: &'a dyn End,
@@ -488,9 +523,13 @@ impl SelectedOperation<'_> {
     pub fn send<T>(self, sender: &Sender<T>, message: T) -> Result<(), SendError<T>> {
         let at = self.at;
         match self.complete(sender.address(), "sender") {
-            Chosen::Channel(fate) => SendPermit::new(sender.chan(), fate)
-                .send(message, at)
-                .map_err(super::error::SendTimeoutError::without_time),
+            Chosen::Channel(fate) => {
+                let parcel = Parcel::new(message);
+                match SendPermit::new(sender.chan(), fate).send(&parcel, at) {
+                    Ok(()) => Ok(()),
+                    Err(unsent) => Err(unsent.hand_back_untimed(&parcel)),
+                }
+            }
             Chosen::Cancelled | Chosen::Moment(_) => Err(SendError::Cancelled(message)),
         }
     }
@@ -511,9 +550,13 @@ impl SelectedOperation<'_> {
             self.complete(receiver.address(), "receiver"),
             &receiver.flavor,
         ) {
-            (Chosen::Channel(fate), Flavor::Chan(chan)) => RecvPermit::new(chan, fate)
-                .recv()
-                .map_err(|_| RecvError::Disconnected),
+            (Chosen::Channel(fate), Flavor::Chan(chan)) => {
+                let parcel = Parcel::empty();
+                match RecvPermit::new(chan, fate).recv(&parcel) {
+                    Ok(()) => Ok(parcel.take()),
+                    Err(Disconnected) => Err(RecvError::Disconnected),
+                }
+            }
             (Chosen::Moment(moment), Flavor::Timer(_, make)) => Ok(make(moment)),
             _ => Err(Cancelled.into()),
         }

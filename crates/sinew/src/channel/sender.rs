@@ -1,12 +1,18 @@
 //! The end that messages go into.
 
-use super::chan::Chan;
+use super::chan::{At, Chan, Disconnected, Refused, StateGuard};
 use super::error::{SendError, SendTimeoutError, TrySendError};
+use super::parcel::Parcel;
 use super::waits::Sending;
+use crate::fiber::Block;
+use crate::sched::{polling, switch};
+use crate::task::safepoint;
 use crate::time::Instant;
-use crate::wait::{Deadline, Pending};
+use crate::wait::{Deadline, Pending, point};
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::panic::{Location, RefUnwindSafe, UnwindSafe};
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +41,9 @@ impl<T> Sender<T> {
     ///
     /// Without capacity it is sent only if a receiver waits.
     ///
+    /// Does not wait, but if it fails again and again other fibers may run: every
+    /// 64th failing `try_` call since this fiber was last resumed yields.
+    ///
     /// # Errors
     ///
     /// [`TrySendError`] hands the message back if there is no room or nobody can
@@ -50,7 +59,26 @@ impl<T> Sender<T> {
     /// assert_eq!(tx.try_send(3), Err(TrySendError::Disconnected(3)));
     /// ```
     pub fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
-        self.chan.try_send(message)
+        let message = ManuallyDrop::new(message);
+        // SAFETY: the message is ours; sent, it is forgotten.
+        match unsafe { self.chan.put_quietly(&raw const *message) } {
+            Ok(()) => Ok(()),
+            Err(state) => self.try_send_slow(state, ManuallyDrop::into_inner(message)),
+        }
+    }
+
+    #[inline(never)]
+    fn try_send_slow(&self, state: StateGuard<'_, T>, message: T) -> Result<(), TrySendError<T>> {
+        let parcel = Parcel::new(message);
+        let refused = match self.chan.send_or_tell(state, &parcel) {
+            Ok(()) => return Ok(()),
+            Err(refused) => refused,
+        };
+        polling::failed();
+        match refused {
+            Refused::Full => Err(TrySendError::Full(parcel.take())),
+            Refused::Disconnected => Err(TrySendError::Disconnected(parcel.take())),
+        }
     }
 
     /// Sends `message`, waiting while the channel is full; without capacity,
@@ -75,9 +103,35 @@ impl<T> Sender<T> {
     /// ```
     #[track_caller]
     pub fn send(&self, message: T) -> Result<(), SendError<T>> {
-        self.chan
-            .send(message, None, Location::caller())
-            .map_err(SendTimeoutError::without_time)
+        let fiber = switch::running();
+        let may_send = point::check_for(fiber).is_ok();
+        let message = ManuallyDrop::new(message);
+        // Most sends need not wait: so look first, without what a wait needs.
+        if may_send && self.chan.has_buffer() {
+            // SAFETY: the message is ours; sent, it is forgotten.
+            if unsafe { self.chan.put_quietly(&raw const *message) }.is_ok() {
+                // A loop of sends that need not wait lets others run, too.
+                safepoint();
+                return Ok(());
+            }
+        }
+        let message = ManuallyDrop::into_inner(message);
+        self.send_slow(fiber, may_send, message, Location::caller())
+    }
+
+    #[inline(never)]
+    fn send_slow(
+        &self,
+        fiber: Option<NonNull<Block>>,
+        may_send: bool,
+        message: T,
+        at: At,
+    ) -> Result<(), SendError<T>> {
+        let parcel = Parcel::new(message);
+        match self.chan.send(fiber, may_send, &parcel, None, at) {
+            Ok(()) => Ok(()),
+            Err(unsent) => Err(unsent.hand_back_untimed(&parcel)),
+        }
     }
 
     /// As [`send`](Self::send), but waits for `timeout` at most.
@@ -96,8 +150,7 @@ impl<T> Sender<T> {
     /// ```
     #[track_caller]
     pub fn send_timeout(&self, message: T, timeout: Duration) -> Result<(), SendTimeoutError<T>> {
-        self.chan
-            .send(message, Deadline::after(timeout), Location::caller())
+        self.send_by(message, Deadline::after(timeout), Location::caller())
     }
 
     /// As [`send`](Self::send), but waits until `deadline` at most.
@@ -107,8 +160,23 @@ impl<T> Sender<T> {
     /// As [`send_timeout`](Self::send_timeout).
     #[track_caller]
     pub fn send_deadline(&self, message: T, deadline: Instant) -> Result<(), SendTimeoutError<T>> {
-        self.chan
-            .send(message, Some(deadline.deadline()), Location::caller())
+        self.send_by(message, Some(deadline.deadline()), Location::caller())
+    }
+
+    #[inline]
+    fn send_by(
+        &self,
+        message: T,
+        deadline: Option<Deadline>,
+        at: At,
+    ) -> Result<(), SendTimeoutError<T>> {
+        let fiber = switch::running();
+        let may_send = point::check_for(fiber).is_ok();
+        let parcel = Parcel::new(message);
+        match self.chan.send(fiber, may_send, &parcel, deadline, at) {
+            Ok(()) => Ok(()),
+            Err(unsent) => Err(unsent.hand_back(&parcel)),
+        }
     }
 
     /// Sends in async code, under any executor.
@@ -128,9 +196,14 @@ impl<T> Sender<T> {
     /// });
     /// ```
     pub async fn send_async(&self, message: T) -> Result<(), SendError<T>> {
-        Pending::new(Sending::new(&self.chan, message))
-            .await
-            .map_err(SendError::Disconnected)
+        let parcel = Parcel::new(message);
+        // SAFETY: the future that has the operation ends before the parcel, which
+        // is pinned with this one.
+        let sending = Pending::new(unsafe { Sending::new(&self.chan, &raw const parcel) });
+        match sending.await {
+            Ok(()) => Ok(()),
+            Err(Disconnected) => Err(SendError::Disconnected(parcel.take())),
+        }
     }
 
     /// Disconnects the channel for all its handles; false if it was already.
@@ -164,7 +237,8 @@ impl<T> Sender<T> {
         self.chan.is_full()
     }
 
-    /// How many messages are in the channel.
+    /// How many messages are in the channel, also those that a [`Select`](super::Select)
+    /// has chosen and not yet received; always 0 without capacity.
     pub fn len(&self) -> usize {
         self.chan.len()
     }

@@ -31,19 +31,19 @@
 //! future that may be dropped has a message.
 //! Both up to those who belong to one select, which does not deal with itself.
 
+use super::buffer::{Buffer, OwnedBlock};
+use super::parcel::Parcel;
 use super::seat::{Fate, Seat};
 use crate::wait::Waiter;
 use crate::wait::node::{Node, Place, WaitList, Wakes};
 use crate::wait::waiter::Wakeup;
-use std::collections::VecDeque;
 use std::ptr::NonNull;
 
-/// As much of a buffer is allocated at once; more as it fills.
-const ALLOCATED: usize = 1024;
-
 /// What a receiver found.
-pub(super) enum Found<T> {
-    Message(T),
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// A message, which is in its parcel now.
+    Message,
     /// A select that will send: claimed, and matched with the receiver that will
     /// reserve itself under this number before it gives up the lock.
     Match(u64),
@@ -56,7 +56,7 @@ pub(super) enum Found<T> {
 /// What most sends and receives need is first, on the cache line of the lock.
 #[repr(C)]
 pub(super) struct State<T> {
-    pub(super) buffer: VecDeque<T>,
+    pub(super) buffer: Buffer<T>,
     /// 0: rendezvous; `usize::MAX`: unbounded.
     pub(super) capacity: usize,
     /// Whether a message may go into the buffer, or out of it, with nobody to be
@@ -73,20 +73,16 @@ pub(super) struct State<T> {
     /// Receivers that are matched with a select that will send.
     pub(super) reserved: WaitList<Seat<T>>,
     /// Tasks that were given a message, and have not taken it.
-    untaken: WaitList<Seat<T>>,
+    pub(super) untaken: WaitList<Seat<T>>,
     /// Those who only want to know when one could receive, or send.
-    recv_watchers: WaitList<Node>,
-    send_watchers: WaitList<Node>,
+    pub(super) recv_watchers: WaitList<Node>,
+    pub(super) send_watchers: WaitList<Node>,
 }
 
 impl<T> State<T> {
     pub(super) fn new(capacity: usize) -> Self {
         Self {
-            buffer: VecDeque::with_capacity(if capacity == usize::MAX {
-                0
-            } else {
-                capacity.min(ALLOCATED)
-            }),
+            buffer: Buffer::new(capacity),
             capacity,
             quiet_in: true,
             quiet_out: true,
@@ -109,6 +105,15 @@ impl<T> State<T> {
         self.buffer.len() - self.out_promised
     }
 
+    /// How many messages are in the channel, also those that are promised to a
+    /// select, which has not taken them yet.
+    pub(super) fn held(&self) -> usize {
+        if self.capacity == 0 {
+            return 0; // they are on their way from hand to hand
+        }
+        self.buffer.len()
+    }
+
     #[inline]
     pub(super) fn has_room(&self) -> bool {
         self.buffer.len() + self.slots_promised < self.capacity
@@ -119,28 +124,70 @@ impl<T> State<T> {
         !self.has_room()
     }
 
-    /// Puts a message into the buffer if there is room and nobody is to be told;
-    /// then says whether there is more room.
-    #[inline]
-    pub(super) fn put_quietly(&mut self, message: T) -> Result<bool, T> {
-        if !self.quiet_in || self.buffer.len() >= self.capacity {
-            return Err(message);
+    /// Puts the message at `from` into the buffer if there is room and nobody is to
+    /// be told; then says whether there is more room. None as well if a block has
+    /// to be linked first.
+    ///
+    /// # Safety
+    ///
+    /// There is a message at `from`; if this is some, the caller does not use it after
+    /// that.
+    #[inline(always)]
+    pub(super) unsafe fn put_quietly(&mut self, from: *const T) -> Option<bool> {
+        if !self.quiet_in || self.buffer.len() >= self.capacity || !self.buffer.has_slot() {
+            return None;
         }
-        self.buffer.push_back(message);
-        Ok(self.buffer.len() < self.capacity)
+        // SAFETY: just looked; the rest is the caller's promise.
+        unsafe { self.buffer.push_at_hand(from) };
+        Some(self.buffer.len() < self.capacity)
     }
 
     /// Takes a message out of the buffer if there is one and nobody is to be told;
-    /// also says whether there are more, and whether there is room.
-    #[inline]
-    pub(super) fn take_quietly(&mut self) -> Option<(T, bool, bool)> {
-        if !self.quiet_out {
+    /// says whether there are more, and whether there is room. None as well at the
+    /// end of a block.
+    ///
+    /// # Safety
+    ///
+    /// `to` is good for a write and holds nothing.
+    #[inline(always)]
+    pub(super) unsafe fn take_quietly(&mut self, to: *mut T) -> Option<(bool, bool)> {
+        if !self.quiet_out || self.buffer.is_empty() || !self.buffer.is_at_hand() {
             return None;
         }
-        let message = self.buffer.pop_front()?;
+        // SAFETY: just looked; the rest is the caller's promise.
+        unsafe { self.buffer.pop_at_hand(to) };
         // Not so if a message was put back into a buffer that was full again.
         let room = self.buffer.len() < self.capacity;
-        Some((message, !self.buffer.is_empty(), room))
+        Some((!self.buffer.is_empty(), room))
+    }
+
+    /// Takes a message out of the buffer, if there is one that is not promised, and
+    /// lets senders in. The second is a block that is to be freed without the
+    /// lock.
+    ///
+    /// # Safety
+    ///
+    /// As for [`take_quietly`](Self::take_quietly).
+    pub(super) unsafe fn take_buffered(
+        &mut self,
+        to: *mut T,
+        wakes: &mut Wakes,
+    ) -> (bool, Option<OwnedBlock<T>>) {
+        if self.len() == 0 {
+            return (false, None);
+        }
+        let old = self.buffer.advance();
+        // SAFETY: there is a message, and after `advance` it is at hand; the rest
+        // is the caller's promise.
+        unsafe { self.buffer.pop_at_hand(to) };
+        self.admit(wakes);
+        (true, old)
+    }
+
+    /// Whether a send that need not wait would have to make a block first.
+    #[inline]
+    pub(super) fn wants_block(&self) -> bool {
+        self.has_room() && self.buffer.wants_block()
     }
 
     /// Says what may be done quietly from now on; before the lock is given back.
@@ -206,18 +253,28 @@ impl<T> State<T> {
         }
     }
 
-    /// Hands a message to the oldest receiver that waits, or gives it back.
+    /// Hands the message of `from` to the oldest receiver that waits; false if there
+    /// is none.
+    ///
+    /// # Safety
+    ///
+    /// As for [`append`](Self::append).
     #[inline]
-    fn hand_over(&mut self, message: T, me: Option<&Waiter>, wakes: &mut Wakes) -> Option<T> {
+    unsafe fn hand_over(
+        &mut self,
+        from: &Parcel<T>,
+        me: Option<&Waiter>,
+        wakes: &mut Wakes,
+    ) -> bool {
         let Some((seat, wakeup)) = Self::claim(&mut self.receivers, me, false) else {
-            return Some(message);
+            return false;
         };
-        // SAFETY: claimed by us, under the lock.
-        let seat = unsafe { seat.as_ref() };
-        self.give(seat, message);
-        // SAFETY: as above.
-        unsafe { wakes.add(seat.node(), wakeup) };
-        None
+        // SAFETY: claimed by us, under the lock; the caller's promise.
+        unsafe {
+            self.give(seat.as_ref(), from);
+            wakes.add(seat.as_ref().node(), wakeup);
+        }
+        true
     }
 
     /// Claims the oldest receiver that waits; the caller gives it a message.
@@ -226,38 +283,56 @@ impl<T> State<T> {
         self.receivers.claim_front()
     }
 
-    /// Gives a claimed receiver its message.
+    /// Gives a claimed receiver the message of `from`.
+    ///
+    /// # Safety
+    ///
+    /// The caller has claimed the seat, and holds the lock; `from` as for
+    /// [`append`](Self::append).
     #[inline]
-    pub(super) fn give(&mut self, seat: &Seat<T>, message: T) {
+    pub(super) unsafe fn give(&mut self, seat: &Seat<T>, from: &Parcel<T>) {
         if seat.has_slot() {
-            // SAFETY: claimed by the caller, who holds the lock; a task's seat
-            // stays until it has left this line, too.
+            // SAFETY: the caller's promise; the slot of a receiver that waits is
+            // empty. A task's seat stays until it has left this line, too.
             unsafe {
-                seat.put(message);
+                seat.pass().fill_from(from);
                 if seat.node().waiter().is_task() {
                     self.untaken.push_back(seat);
                 }
             }
         } else {
-            self.buffer.push_back(message);
+            // SAFETY: the caller's promise.
+            unsafe { self.buffer.push_back(from) };
             self.out_promised += 1;
             seat.set_fate(Fate::Promised);
         }
     }
 
     /// Puts a message into the buffer, where nobody waits for it.
+    ///
+    /// # Safety
+    ///
+    /// `from` is full, and the caller is the one that may touch it.
     #[inline]
-    pub(super) fn append(&mut self, message: T, wakes: &mut Wakes) {
-        self.buffer.push_back(message);
+    pub(super) unsafe fn append(&mut self, from: &Parcel<T>, wakes: &mut Wakes) {
+        // SAFETY: the caller's promise.
+        unsafe { self.buffer.push_back(from) };
         if !self.recv_watchers.is_empty() {
             self.recv_watchers.claim_all(wakes);
         }
     }
 
     /// A message comes in: to who waits, else into the buffer.
-    pub(super) fn put(&mut self, message: T, wakes: &mut Wakes) {
-        if let Some(message) = self.hand_over(message, None, wakes) {
-            self.append(message, wakes);
+    ///
+    /// # Safety
+    ///
+    /// As for [`append`](Self::append).
+    pub(super) unsafe fn put(&mut self, from: &Parcel<T>, wakes: &mut Wakes) {
+        // SAFETY: the caller's promise; not handed over, it is still there.
+        unsafe {
+            if !self.hand_over(from, None, wakes) {
+                self.append(from, wakes);
+            }
         }
     }
 
@@ -268,16 +343,17 @@ impl<T> State<T> {
         unsafe { self.untaken.remove(seat) }
     }
 
-    /// The oldest message that a task was given and has not taken; it finds that
-    /// it has to stand in line again.
-    fn take_untaken(&mut self) -> Option<T> {
+    /// The slot with the oldest message that a task was given and has not taken;
+    /// the task finds that it has to stand in line again. The caller takes the
+    /// message before it gives the lock back.
+    fn claim_untaken(&mut self) -> Option<NonNull<Parcel<T>>> {
         let seat = self.untaken.pop_front()?;
         // SAFETY: it was linked, and we hold the lock: a task's seat stays for
         // as long, and its slot is ours.
         unsafe {
-            let message = seat.as_ref().take();
+            let slot = NonNull::from(seat.as_ref().pass());
             seat.as_ref().set_fate(Fate::Again);
-            Some(message)
+            Some(slot)
         }
     }
 
@@ -291,52 +367,76 @@ impl<T> State<T> {
 
     /// A message comes back that was on its way to a receiver that is gone; it
     /// is the oldest.
-    pub(super) fn put_back(&mut self, message: T, wakes: &mut Wakes) {
-        if let Some(message) = self.hand_over(message, None, wakes) {
-            self.buffer.push_front(message);
-            self.recv_watchers.claim_all(wakes);
+    ///
+    /// # Safety
+    ///
+    /// As for [`append`](Self::append).
+    pub(super) unsafe fn put_back(&mut self, from: &Parcel<T>, wakes: &mut Wakes) {
+        // SAFETY: the caller's promise; not handed over, it is still there.
+        unsafe {
+            if !self.hand_over(from, None, wakes) {
+                self.buffer.push_front(from);
+                self.recv_watchers.claim_all(wakes);
+            }
         }
     }
 
-    /// Sends if that needs no waiting; else the message comes back.
+    /// Sends if that needs no waiting; if not (false) the message is still there.
+    ///
+    /// # Safety
+    ///
+    /// As for [`append`](Self::append).
     #[inline]
-    pub(super) fn try_send(&mut self, message: T, wakes: &mut Wakes) -> Result<(), T> {
+    pub(super) unsafe fn try_send(&mut self, from: &Parcel<T>, wakes: &mut Wakes) -> bool {
         if self.closed {
-            return Err(message);
+            return false;
         }
-        let Some(message) = self.hand_over(message, None, wakes) else {
-            return Ok(());
-        };
-        if !self.has_room() {
-            return Err(message);
+        // SAFETY: the caller's promise; not handed over, it is still there.
+        unsafe {
+            if self.hand_over(from, None, wakes) {
+                return true;
+            }
+            if !self.has_room() {
+                return false;
+            }
+            self.append(from, wakes);
         }
-        self.append(message, wakes);
-        Ok(())
+        true
     }
 
-    /// Receives if that needs no waiting.
+    /// Receives if that needs no waiting: into `to`, or without it into the buffer,
+    /// as promised.
     ///
     /// `matching` says whether the caller can wait for a select that will send;
     /// `me` is a select that must not deal with itself.
+    ///
+    /// # Safety
+    ///
+    /// `to` is empty, and the caller is the one that may touch it.
     #[inline]
-    pub(super) fn take(
+    pub(super) unsafe fn take(
         &mut self,
+        to: Option<&Parcel<T>>,
         matching: bool,
         me: Option<&Waiter>,
         wakes: &mut Wakes,
-    ) -> Found<T> {
+    ) -> Found {
         if self.buffer.len() > self.out_promised {
-            let message = self.buffer.pop_front().expect("it is not empty");
+            let to = to.expect("who wants a promise looks at `len` before");
+            // SAFETY: there is a message; the rest is the caller's promise.
+            unsafe { self.buffer.pop_front(to.room()) };
+            to.set_full();
             self.admit(wakes);
-            return Found::Message(message);
+            return Found::Message;
         }
         if self.capacity == 0 {
             if let Some((seat, wakeup)) = Self::claim(&mut self.senders, me, !matching) {
                 // SAFETY: claimed by us, under the lock.
                 let seat = unsafe { seat.as_ref() };
                 let found = if seat.has_slot() {
-                    // SAFETY: as above; it is a sender's.
-                    Found::Message(unsafe { seat.take() })
+                    // SAFETY: as above; it is a sender's, so it is full.
+                    unsafe { self.receive_from(seat.pass(), to) };
+                    Found::Message
                 } else {
                     self.matches += 1;
                     seat.set_fate(Fate::Matched(self.matches));
@@ -351,9 +451,31 @@ impl<T> State<T> {
             return Found::Nothing;
         }
         // What a task has not taken it may never take.
-        match self.take_untaken() {
-            Some(message) => Found::Message(message),
+        match self.claim_untaken() {
+            Some(slot) => {
+                // SAFETY: ours, and full: see `claim_untaken`.
+                unsafe { self.receive_from(slot.as_ref(), to) };
+                Found::Message
+            }
             None => Found::Closed,
+        }
+    }
+
+    /// Receives the message of `from` into `to`; or into the buffer, as promised.
+    ///
+    /// # Safety
+    ///
+    /// As for [`append`](Self::append) and [`take`](Self::take).
+    unsafe fn receive_from(&mut self, from: &Parcel<T>, to: Option<&Parcel<T>>) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match to {
+                Some(to) => to.fill_from(from),
+                None => {
+                    self.buffer.push_back(from);
+                    self.out_promised += 1;
+                }
+            }
         }
     }
 
@@ -368,9 +490,8 @@ impl<T> State<T> {
             // SAFETY: claimed by us, under the lock.
             let seat = unsafe { seat.as_ref() };
             if seat.has_slot() {
-                // SAFETY: as above; it is a sender's.
-                let message = unsafe { seat.take() };
-                self.put(message, wakes);
+                // SAFETY: as above; it is a sender's, so it is full.
+                unsafe { self.put(seat.pass(), wakes) };
             } else {
                 self.slots_promised += 1;
                 seat.set_fate(Fate::Promised);
@@ -380,89 +501,19 @@ impl<T> State<T> {
         }
     }
 
-    /// Puts a receiver into the line.
-    ///
-    /// # Safety
-    ///
-    /// Its node belongs to a waiter; both stay until it is unlinked.
-    #[inline]
-    pub(super) unsafe fn link_receiver(&mut self, seat: &Seat<T>, wakes: &mut Wakes) {
-        seat.set_fate(Fate::Waits);
-        // SAFETY: the caller's promise.
-        unsafe { self.receivers.push_back(seat) };
-        if self.capacity == 0 {
-            self.send_watchers.claim_all(wakes);
-        }
-    }
-
-    /// Puts a sender into the line.
-    ///
-    /// # Safety
-    ///
-    /// As for [`link_receiver`](Self::link_receiver).
-    #[inline]
-    pub(super) unsafe fn link_sender(&mut self, seat: &Seat<T>, wakes: &mut Wakes) {
-        seat.set_fate(Fate::Waits);
-        // SAFETY: the caller's promise.
-        unsafe { self.senders.push_back(seat) };
-        if self.capacity == 0 {
-            self.recv_watchers.claim_all(wakes);
-        }
-    }
-
-    /// Sets a receiver apart for the select that it was matched with.
-    ///
-    /// # Safety
-    ///
-    /// As for [`link_receiver`](Self::link_receiver).
-    pub(super) unsafe fn reserve(&mut self, seat: &Seat<T>, number: u64) {
-        seat.set_fate(Fate::Waits);
-        seat.reserve(number);
-        // SAFETY: the caller's promise.
-        unsafe { self.reserved.push_back(seat) };
-    }
-
-    /// Takes a receiver out of its line; false if it is in none, or set apart
-    /// and not a task's: then its message is being made.
-    pub(super) fn unlink_receiver(&mut self, seat: &Seat<T>) -> bool {
-        if seat.fate() == Fate::Passed {
-            return false; // in `untaken`, if anywhere; see `claim_own`
-        }
-        // SAFETY: set apart, it is linked.
-        if seat.reserved() != 0 && !unsafe { seat.node().waiter() }.is_task() {
-            return false;
-        }
-        let line = if seat.reserved() == 0 {
-            &mut self.receivers
-        } else {
-            &mut self.reserved
-        };
-        // SAFETY: it is linked only by this file, in the line that `reserved`
-        // tells.
-        let linked = unsafe { line.remove(seat) };
-        seat.reserve(0);
-        linked
-    }
-
-    /// Takes a sender out of its line; false if it is in none.
-    pub(super) fn unlink_sender(&mut self, seat: &Seat<T>) -> bool {
-        // SAFETY: linked only by `link_sender`.
-        unsafe { self.senders.remove(seat) }
-    }
-
     /// Tells all who wait that the channel is disconnected; false if it was.
     pub(super) fn close(&mut self, wakes: &mut Wakes) -> bool {
         if std::mem::replace(&mut self.closed, true) {
             return false;
         }
         while let Some((seat, wakeup)) = self.receivers.claim_front() {
-            match self.take_untaken() {
-                Some(message) => {
-                    // SAFETY: claimed by us, under the lock.
-                    self.give(unsafe { seat.as_ref() }, message);
-                    // SAFETY: as above.
-                    unsafe { wakes.add(seat.as_ref().node(), wakeup) };
-                }
+            match self.claim_untaken() {
+                // SAFETY: claimed by us, under the lock; the slot is ours, and full
+                // (see `claim_untaken`).
+                Some(slot) => unsafe {
+                    self.give(seat.as_ref(), slot.as_ref());
+                    wakes.add(seat.as_ref().node(), wakeup);
+                },
                 None => self.tell_closed(seat, wakeup, wakes),
             }
         }
@@ -475,11 +526,11 @@ impl<T> State<T> {
     }
 
     /// Takes all messages out, to be dropped without the lock.
-    pub(super) fn discard(&mut self) -> VecDeque<T> {
+    pub(super) fn discard(&mut self) -> Buffer<T> {
         // No receiver is left that a message could be promised to; a promise
         // that was leaked goes with them.
         self.out_promised = 0;
-        std::mem::take(&mut self.buffer)
+        std::mem::replace(&mut self.buffer, Buffer::new(self.capacity))
     }
 
     /// Whoever only wants to know when one could receive (or send).

@@ -10,8 +10,8 @@ use super::error::RecvTimeoutError;
 use super::receiver::{Flavor, Receiver};
 use crate::fiber::WaitReason;
 use crate::primitive::{AtomicU64, Ordering};
-use crate::task::{Builder, JoinHandle};
-use crate::time::{self, Instant};
+use crate::task::AsyncSleep;
+use crate::time::Instant;
 use crate::wait::{Deadline, WaitOutcome, WaitSpec, Waiter, deadline, point, wait};
 use std::sync::Arc;
 use std::time::Duration;
@@ -151,15 +151,8 @@ impl Timer {
         }
     }
 
-    /// Waits for the message in async code: the executor knows no time of ours,
-    /// so a fiber sleeps for it.
+    /// Waits for the message in async code.
     pub(super) async fn take_async(&self) -> Instant {
-        struct Sleeper(JoinHandle<()>);
-        impl Drop for Sleeper {
-            fn drop(&mut self) {
-                self.0.cancel();
-            }
-        }
         loop {
             if let Some(moment) = self.try_take() {
                 return moment;
@@ -167,17 +160,7 @@ impl Timer {
             let Some(due) = self.due() else {
                 return std::future::pending().await;
             };
-            let due = Instant::of_deadline(due);
-            let sleeper = Builder::new()
-                .name("sinew timer")
-                .daemon(true)
-                .spawn(move || {
-                    // Cancelled: nobody waits any more.
-                    let _woken = time::sleep_until(due);
-                });
-            let mut sleeper = Sleeper(sleeper.expect("a fiber to sleep in async code"));
-            // It ends when it is due; how does not matter.
-            let _ended = (&mut sleeper.0).await;
+            AsyncSleep::until(due).await;
         }
     }
 }

@@ -1,25 +1,24 @@
 //! A plain send, and a plain receive, that may have to wait.
 //!
-//! Each is an [`Operation`] of `wait`, with a seat and a slot for the message;
+//! Each is an [`Operation`] of `wait`, with a seat and a parcel for the message;
 //! what it does under the channel's lock is in `channel::state`.
 
+use super::chan::Refused;
 use super::chan::{At, Chan, Disconnected};
-use super::error::TrySendError;
+use super::parcel::Parcel;
 use super::seat::{Fate, Seat};
 use super::state::Found;
 use crate::sched::switch;
 use crate::task::safepoint;
 use crate::wait::node::{Place, Wakes};
 use crate::wait::{Enlisted, Operation, Waiter};
-use std::cell::UnsafeCell;
 
 /// One receive.
 #[repr(C)]
 pub(crate) struct Receiving<'a, T> {
     seat: Seat<T>,
-    /// Touched by who claims the seat, under the lock or before it notifies us;
-    /// by us when the seat is in no line.
-    slot: UnsafeCell<Option<T>>,
+    /// Where the message goes (`channel::parcel`); it outlives the operation.
+    to: *const Parcel<T>,
     chan: &'a Chan<T>,
     at: At,
 }
@@ -29,25 +28,33 @@ pub(crate) struct Receiving<'a, T> {
 unsafe impl<T: Send> Send for Receiving<'_, T> {}
 
 impl<'a, T> Receiving<'a, T> {
+    /// A receive into `to`, which is empty.
+    ///
+    /// # Safety
+    ///
+    /// `to` stays where it is for as long as the operation is used, and is not
+    /// touched while that stands in line.
     #[inline]
-    pub(crate) fn new(chan: &'a Chan<T>, at: At) -> Self {
+    pub(crate) unsafe fn new(chan: &'a Chan<T>, to: *const Parcel<T>, at: At) -> Self {
         Self {
             seat: Seat::new(),
-            slot: UnsafeCell::new(None),
+            to,
             chan,
             at,
         }
     }
 
-    fn take_slot(&self) -> Option<T> {
-        // SAFETY: the seat is in no line and we were notified: the slot is ours.
-        unsafe { (*self.slot.get()).take() }
+    #[inline]
+    fn to(&self) -> &Parcel<T> {
+        // SAFETY: the promise of `new`. Used only while the seat is in no line:
+        // then the parcel is ours.
+        unsafe { &*self.to }
     }
 
     /// What became of a wait that has ended; none to stand in line again.
-    fn outcome(&self) -> Option<Result<T, Disconnected>> {
+    fn outcome(&self) -> Option<Result<(), Disconnected>> {
         match self.seat.fate() {
-            Fate::Passed => Some(Ok(self.take_slot().expect("it was put there"))),
+            Fate::Passed => Some(Ok(())),
             Fate::Closed => Some(Err(Disconnected)),
             _ => None,
         }
@@ -60,8 +67,8 @@ impl<'a, T> Receiving<'a, T> {
         &self,
         me: Option<(&Waiter, u32)>,
         matching: bool,
-    ) -> Enlisted<Result<T, Disconnected>> {
-        self.seat.set_slot(self.slot.get());
+    ) -> Enlisted<Result<(), Disconnected>> {
+        self.seat.set_slot(self.to);
         let waiter = me.map(|(waiter, _)| waiter);
         let select = waiter.filter(|waiter| !waiter.is_single());
         let is_task = waiter.is_some_and(Waiter::is_task);
@@ -76,8 +83,9 @@ impl<'a, T> Receiving<'a, T> {
                         return Enlisted::Lost;
                     }
                 }
-                match state.take(matching, select, &mut wakes) {
-                    Found::Message(message) => {
+                // SAFETY: the parcel is empty, and the seat in no line: ours.
+                match unsafe { state.take(Some(self.to()), matching, select, &mut wakes) } {
+                    Found::Message => {
                         drop(state);
                         wakes.fire_for(select);
                         if me.is_some() && !is_task {
@@ -85,7 +93,7 @@ impl<'a, T> Receiving<'a, T> {
                             // run, too.
                             safepoint();
                         }
-                        return Enlisted::Done(Ok(message));
+                        return Enlisted::Done(Ok(()));
                     }
                     Found::Closed => return Enlisted::Done(Err(Disconnected)),
                     Found::Match(number) if is_task => {
@@ -127,15 +135,16 @@ impl<'a, T> Receiving<'a, T> {
 // SAFETY: the one seat is linked only into lines of the channel, whose lock all
 // claimants hold, and `delist` takes.
 unsafe impl<T> Operation for Receiving<'_, T> {
-    type Output = Result<T, Disconnected>;
+    /// The message is in the parcel.
+    type Output = Result<(), Disconnected>;
 
     #[inline]
     fn attempt(&self) -> Option<Self::Output> {
         if !self.chan.may_be_ready(true) {
             return None;
         }
-        if let Some(message) = self.chan.take_buffered() {
-            return Some(Ok(message));
+        if self.chan.take_into(self.to()) {
+            return Some(Ok(()));
         }
         match self.receive(None, switch::may_wait()) {
             Enlisted::Done(outcome) => Some(outcome),
@@ -180,8 +189,8 @@ unsafe impl<T> Operation for Receiving<'_, T> {
     fn pass_on(&self) {
         self.chan.change(|state, wakes| {
             if self.seat.fate() == Fate::Passed && state.claim_own(&self.seat) {
-                let message = self.take_slot().expect("it was put there");
-                state.put_back(message, wakes);
+                // SAFETY: it was put there, and is in reach of nobody else now.
+                unsafe { state.put_back(self.to(), wakes) };
             }
         });
     }
@@ -191,8 +200,8 @@ unsafe impl<T> Operation for Receiving<'_, T> {
 #[repr(C)]
 pub(crate) struct Sending<'a, T> {
     seat: Seat<T>,
-    /// As in [`Receiving`].
-    slot: UnsafeCell<Option<T>>,
+    /// Where the message is (`channel::parcel`); it outlives the operation.
+    from: *const Parcel<T>,
     chan: &'a Chan<T>,
 }
 
@@ -200,42 +209,38 @@ pub(crate) struct Sending<'a, T> {
 unsafe impl<T: Send> Send for Sending<'_, T> {}
 
 impl<'a, T> Sending<'a, T> {
+    /// A send of the message in `from`, which is full. If it is not sent it is
+    /// there afterwards.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Receiving::new`].
     #[inline]
-    pub(crate) fn new(chan: &'a Chan<T>, message: T) -> Self {
+    pub(crate) unsafe fn new(chan: &'a Chan<T>, from: *const Parcel<T>) -> Self {
         Self {
             seat: Seat::new(),
-            slot: UnsafeCell::new(Some(message)),
+            from,
             chan,
         }
     }
 
-    /// The message, after a wait that has ended without sending it.
     #[inline]
-    pub(super) fn unsent(&self) -> T {
-        // SAFETY: the seat is in no line: the slot is ours.
-        unsafe { (*self.slot.get()).take() }.expect("it was not sent")
-    }
-
-    #[inline]
-    fn give_back(&self, message: T) {
-        // SAFETY: the seat is in no line: the slot is ours.
-        unsafe { *self.slot.get() = Some(message) };
+    fn from(&self) -> &Parcel<T> {
+        // SAFETY: as for `Receiving::to`.
+        unsafe { &*self.from }
     }
 }
 
 // SAFETY: as for `Receiving`.
 unsafe impl<T> Operation for Sending<'_, T> {
-    /// The message comes back if nobody can receive it any more.
-    type Output = Result<(), T>;
+    /// The message is still in the parcel if nobody can receive it any more.
+    type Output = Result<(), Disconnected>;
 
     fn attempt(&self) -> Option<Self::Output> {
-        match self.chan.try_send(self.unsent()) {
+        match self.chan.try_send(self.from()) {
             Ok(()) => Some(Ok(())),
-            Err(TrySendError::Disconnected(message)) => Some(Err(message)),
-            Err(TrySendError::Full(message)) => {
-                self.give_back(message);
-                None
-            }
+            Err(Refused::Disconnected) => Some(Err(Disconnected)),
+            Err(Refused::Full) => None,
         }
     }
 
@@ -244,17 +249,16 @@ unsafe impl<T> Operation for Sending<'_, T> {
         debug_assert!(waiter.is_single());
         let mut wakes = Wakes::new();
         let mut state = self.chan.lock();
-        let closed = state.closed;
-        match state.try_send(self.unsent(), &mut wakes) {
-            Ok(()) => {
-                drop(state);
-                wakes.fire();
-                return Enlisted::Done(Ok(()));
-            }
-            Err(message) if closed => return Enlisted::Done(Err(message)),
-            Err(message) => self.give_back(message),
+        // SAFETY: not sent yet, so it is full; the seat is in no line: ours.
+        if unsafe { state.try_send(self.from(), &mut wakes) } {
+            drop(state);
+            wakes.fire();
+            return Enlisted::Done(Ok(()));
         }
-        self.seat.set_slot(self.slot.get());
+        if state.closed {
+            return Enlisted::Done(Err(Disconnected));
+        }
+        self.seat.set_slot(self.from);
         self.seat.node().belongs_to(waiter, place);
         // SAFETY: the caller's promise.
         unsafe { state.link_sender(&self.seat, &mut wakes) };
@@ -270,10 +274,10 @@ unsafe impl<T> Operation for Sending<'_, T> {
     fn accept(&self) -> Option<Self::Output> {
         match self.seat.fate() {
             Fate::Passed => Some(Ok(())),
-            Fate::Closed => Some(Err(self.unsent())),
+            Fate::Closed => Some(Err(Disconnected)),
             _ => unreachable!("a sender with its message is not matched"),
         }
     }
 
-    fn pass_on(&self) {} // it was sent; or it is dropped with us, unsent
+    fn pass_on(&self) {} // it was sent; or it is dropped with the parcel, unsent
 }

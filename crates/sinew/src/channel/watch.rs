@@ -35,7 +35,7 @@
 //! | what happens                  | what follows                                       |
 //! |-------------------------------|----------------------------------------------------|
 //! | the last sender is dropped    | waits end with `Disconnected`, once the last change was seen; the value stays |
-//! | the last receiver is dropped  | `send` hands its value back, [`send_replace`](Sender::send_replace) goes on; [`subscribe`](Sender::subscribe) makes a new one |
+//! | the last receiver is dropped  | `send` hands its value back, [`send_replace`](Sender::send_replace) goes on, [`closed`](Sender::closed) returns; [`subscribe`](Sender::subscribe) makes a new one |
 //! | a receiver is slow            | it misses changes, never the last                  |
 //! | a wait times out, or its fiber is cancelled | the change stays unseen, for the next wait |
 //! | a [`Ref`] is kept             | senders wait for it: drop it soon                  |
@@ -55,6 +55,8 @@
 //! Invariant 2 (locks): no other lock is held while user code runs. Those who wait
 //! are told, and a value that was replaced is dropped, when the write lock was given
 //! back.
+
+mod closing;
 
 use super::chan::At;
 use super::error::{RecvError, RecvTimeoutError, SendError};
@@ -80,13 +82,14 @@ use std::time::Duration;
 pub fn channel<T>(init: T) -> (Sender<T>, Receiver<T>) {
     let shared = Arc::new(Shared {
         value: RwLock::new(init),
-        news: News::new(),
+        news: News::after(1), // the first value is one, so that it can be unseen
+        ends: News::new(),
         receivers: AtomicUsize::new(1),
         senders: AtomicUsize::new(1),
     });
     let receiver = Receiver {
         shared: shared.clone(),
-        seen: 0,
+        seen: 1,
     };
     (Sender { shared }, receiver)
 }
@@ -104,7 +107,7 @@ pub struct Sender<T> {
 /// has, and goes on for itself.
 pub struct Receiver<T> {
     shared: Arc<Shared<T>>,
-    /// How many changes it has seen.
+    /// How many changes it has seen, the first value among them.
     seen: u64,
 }
 
@@ -122,6 +125,8 @@ struct Shared<T> {
     value: RwLock<T>,
     /// See invariant 1; closed by the last sender's end.
     news: News,
+    /// Counts how often the last receiver was dropped (`closing`).
+    ends: News,
     receivers: AtomicUsize,
     senders: AtomicUsize,
 }
@@ -307,17 +312,13 @@ impl<T> Receiver<T> {
         value
     }
 
-    /// Whether there is a change that it has not seen.
+    /// Whether there is a change that it has not seen. It never yields.
     ///
     /// # Errors
     ///
     /// [`RecvError::Disconnected`] if it has seen all, and every sender is gone.
     pub fn has_changed(&self) -> Result<bool, RecvError> {
-        match self.shared.news.look(self.seen) {
-            Look::News(_) => Ok(true),
-            Look::Nothing => Ok(false),
-            Look::Closed => Err(RecvError::Disconnected),
-        }
+        self.shared.news.look(self.seen).is_news()
     }
 
     /// Waits until there is a change that it has not seen, and counts it as seen. A
@@ -548,13 +549,6 @@ impl<T> Clone for Receiver<T> {
     }
 }
 
-impl<T> Drop for Receiver<T> {
-    fn drop(&mut self) {
-        // Relaxed: as in `of`.
-        self.shared.receivers.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 impl<T> Deref for Ref<'_, T> {
     type Target = T;
 
@@ -589,7 +583,7 @@ impl<T: fmt::Debug> fmt::Debug for Receiver<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Receiver")
             .field("value", &self.shared.value)
-            .field("has_changed", &self.has_changed())
+            .field("has_changed", &self.shared.news.look(self.seen).is_news())
             .finish()
     }
 }

@@ -11,7 +11,7 @@
 //! | `slot`                              | see `fiber::slot`                    |                                |
 //! | `context`, `suspender`, `rests_at`, `panics` | the owner (`fiber::state`, inv. 1)   | the owner                      |
 //! | `root`                              | who spawns; the owner; at the end the fiber, under the lock of `joiners` | the owner; others under that lock |
-//! | `home`                              | the owner                            | the owner, and hints           |
+//! | `home`, `has_context`               | the owner                            | the owner, and hints           |
 //! | `link`                              | the owner, while in an inbox or free | the same                       |
 //! | `reason`, `waits_at`, `priority`    | the fiber, a joiner (`priority`)     | anybody, as a hint             |
 //! | `joiners`, the nests at the root    | under its lock                       | under its lock                 |
@@ -25,6 +25,8 @@
 
 use super::cancel::{Hook, Nest};
 use super::patience::Patience;
+use super::place;
+use super::polls::Polls;
 use super::priority::Priority;
 use super::reason::WaitReason;
 use super::slot::{Slot, SlotTable};
@@ -39,11 +41,17 @@ use std::panic::Location;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
+/// A bit of [`Block::no_suspend`]: a hook runs. Apart from the count, which a coroutine that
+/// is suspended inside of `no_suspend` may change whenever it is resumed, also in a hook.
+pub(crate) const IN_HOOK: u16 = 1 << 15;
+
 /// Why a fiber left its stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Intent {
     /// To the end of the queue.
     Yield,
+    /// To let those run who wait, if there are any: the monitor asked for it.
+    Safepoint,
     /// Until somebody wakes it.
     Park,
 }
@@ -60,13 +68,14 @@ pub(crate) const INLINE_BYTES: usize = BLOCK_BYTES - size_of::<Head>();
 /// And up to this alignment.
 pub(crate) const INLINE_ALIGN: usize = 16;
 
-/// With sanitizers a context is larger, and the room for closures smaller.
-const LEAST_INLINE_BYTES: usize = if cfg!(feature = "sanitizer") { 32 } else { 64 };
-
-const _: () = assert!(
-    MODELLED || (size_of::<Block>() == BLOCK_BYTES && INLINE_BYTES >= LEAST_INLINE_BYTES),
-    "a block has outgrown its size"
-);
+const _: () = {
+    // With sanitizers a context is larger, and the room for closures smaller.
+    let least = if cfg!(feature = "sanitizer") { 32 } else { 64 };
+    assert!(
+        MODELLED || (size_of::<Block>() == BLOCK_BYTES && INLINE_BYTES >= least),
+        "a block has outgrown its size"
+    );
+};
 
 /// How the layers above put a woken fiber back and reuse its block.
 #[derive(Clone, Copy)]
@@ -132,11 +141,13 @@ struct Head {
     class: Cell<StackClass>,
     kind: Cell<Kind>,
     claimed: AtomicBool,
-    has_context: Cell<bool>,
+    has_context: AtomicBool,
     entry_merged: Cell<bool>,
     heard: Heard,
     /// Whether it pays to look again before a wait; for the owner.
     patience: Patience,
+    /// Tries in vain since it was last resumed; for the owner.
+    polls: Polls,
     loans: AtomicU8,
     pinned: Cell<bool>,
     no_suspend: Cell<u16>,
@@ -229,11 +240,12 @@ impl Block {
         head.kind.set(birth.kind);
         // A pool's task is nobody's to start but a pool thread's.
         head.claimed.store(birth.kind.on_pool, Ordering::Relaxed);
-        head.has_context.set(false);
+        head.has_context.store(false, Ordering::Relaxed);
         head.rests_at.set(ptr::null());
         head.entry_merged.set(false);
         head.heard.reset();
         head.patience.reset();
+        head.polls.reset();
         head.loans.store(0, Ordering::Relaxed);
         head.pinned.set(false);
         head.no_suspend.set(0);
@@ -296,12 +308,17 @@ impl Block {
         self.head.context.get()
     }
 
+    /// Whether it was started, and has not left its stack for good: also a fiber that
+    /// has completed may still run wakers and destructors there.
+    ///
+    /// Relaxed: exact for the owner, which got the block through an Acquire, and for
+    /// the worker that is its home (`slab::is_home`); a hint for others.
     pub(crate) fn has_context(&self) -> bool {
-        self.head.has_context.get()
+        self.head.has_context.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_has_context(&self, has: bool) {
-        self.head.has_context.set(has);
+        self.head.has_context.store(has, Ordering::Relaxed);
     }
 
     /// For `fiber::hanging`.
@@ -351,6 +368,11 @@ impl Block {
 
     pub(crate) fn class(&self) -> StackClass {
         self.head.class.get()
+    }
+
+    /// It runs on a stack of another class than it was made for; by its owner.
+    pub(crate) fn set_class(&self, class: StackClass) {
+        self.head.class.set(class);
     }
 
     pub(crate) fn priority(&self) -> Priority {
@@ -412,10 +434,11 @@ impl Block {
         WaitReason::from_byte(self.head.reason.load(Ordering::Relaxed))
     }
 
-    /// Where it waits, or waited last.
+    /// Where it waits, or waited last; none if that is not a line of the program's.
     pub(crate) fn waits_at(&self) -> Option<&'static Location<'static>> {
         // SAFETY: only ever null or a `&'static Location`.
-        unsafe { self.head.waits_at.load(Ordering::Relaxed).as_ref() }
+        let at = unsafe { self.head.waits_at.load(Ordering::Relaxed).as_ref() };
+        at.filter(|at| !place::is_ours(at))
     }
 
     pub(crate) fn spawned_at(&self) -> Option<&'static Location<'static>> {
@@ -436,6 +459,12 @@ impl Block {
         self.head.claimed.load(Ordering::Relaxed)
     }
 
+    #[inline]
+    pub(crate) fn polls(&self) -> &Polls {
+        &self.head.polls
+    }
+
+    #[inline]
     pub(crate) fn patience(&self) -> &Patience {
         &self.head.patience
     }
@@ -464,7 +493,8 @@ impl Block {
         self.head.pinned.set(pinned);
     }
 
-    /// How many `no_suspend` closures the fiber is in.
+    /// How many `no_suspend` closures the fiber is in, and [`IN_HOOK`]. It may be suspended
+    /// only while this is zero.
     pub(crate) fn no_suspend(&self) -> &Cell<u16> {
         &self.head.no_suspend
     }
@@ -534,10 +564,11 @@ impl Block {
                     always_runs: false,
                 }),
                 claimed: AtomicBool::new(false),
-                has_context: Cell::new(false),
+                has_context: AtomicBool::new(false),
                 entry_merged: Cell::new(false),
                 heard: Heard::new(),
                 patience: Patience::new(),
+                polls: Polls::new(),
                 loans: AtomicU8::new(0),
                 pinned: Cell::new(false),
                 no_suspend: Cell::new(0),

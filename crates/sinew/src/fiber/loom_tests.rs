@@ -768,3 +768,75 @@ fn a_notified_thread_leaves_its_wait_after_the_notifier_is_done_with_it() {
         }
     });
 }
+
+/// A fiber that waits for a stack, as `worker::starve` has it: parked without a context.
+struct Starved {
+    word: Word,
+    /// The inbox of its worker.
+    inbox: AtomicBool,
+    /// What it became, as its owner has decided: 1 started, 2 dropped unrun.
+    became: Plain<u32>,
+}
+
+impl Starved {
+    /// As `look_and_park`; false if it is cancelled.
+    fn look_and_park(&self) -> bool {
+        loop {
+            if self.word.state.load().cancelled() {
+                return false;
+            }
+            match self.word.commit_park() {
+                Park::Asleep => return true,
+                Park::Awake => drop(self.word.take_wakes()),
+            }
+        }
+    }
+
+    fn becomes(&self, what: u32) {
+        assert_eq!(self.became.get(), 0, "two have it");
+        self.became.set(what);
+    }
+
+    /// The worker: parks it, and has a stack for it a moment later.
+    fn wait_and_feed(&self) {
+        if !self.look_and_park() {
+            return self.becomes(2);
+        }
+        // As `take_over`.
+        if self.word.state.nudge() == Wake::Enqueue {
+            let _heard = self.word.take_wakes();
+            return self.becomes(1);
+        }
+        // Who nudged it brings it here. Acquire: as the inbox does.
+        while !self.inbox.load(Ordering::Acquire) {
+            thread::yield_now();
+        }
+        let _heard = self.word.take_wakes();
+        assert!(!self.look_and_park(), "it was nudged by who cancelled it");
+        self.becomes(2);
+    }
+}
+
+#[test]
+fn a_fiber_that_waits_for_a_stack_starts_or_is_dropped_by_one_owner() {
+    loom::model(|| {
+        let starved = Arc::new(Starved {
+            word: Word::new(3),
+            inbox: AtomicBool::new(false),
+            became: Plain::new(0),
+        });
+        let cancels = thread::spawn({
+            let starved = starved.clone();
+            move || {
+                if starved.word.state.cancel().wake == Wake::Enqueue {
+                    starved.word.owner.set(3); // ours: its link, say
+                    // Release: as the inbox does.
+                    starved.inbox.store(true, Ordering::Release);
+                }
+            }
+        });
+        starved.wait_and_feed();
+        cancels.join().unwrap();
+        assert_ne!(starved.became.get(), 0);
+    });
+}

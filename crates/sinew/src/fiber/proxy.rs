@@ -15,6 +15,7 @@
 //! wake the thread, and needs nothing of the proxy afterwards.
 
 use super::cancel::Nest;
+use super::id;
 use crate::primitive::AtomicU32;
 use crate::sys::poll::{self, PollFor};
 use crate::sys::{Lock, futex};
@@ -36,7 +37,7 @@ const BELL_SHIFT: u32 = 8;
 const BELL: u32 = !0 << BELL_SHIFT;
 
 /// Ids of proxies: apart from those of fibers by the top bit.
-static NEXT_ID: AtomicU64 = AtomicU64::new(1 << 63);
+static NEXT_ID: AtomicU64 = AtomicU64::new(id::THREAD);
 
 /// One thread; see the module header.
 pub(crate) struct ThreadProxy {

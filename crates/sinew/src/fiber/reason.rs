@@ -65,6 +65,9 @@ pub enum WaitReason {
     Process = 28,
     /// For a signal.
     Signal = 29,
+    /// For a moment, because it goes on though it was told a thousand times that it is
+    /// [`Cancelled`](crate::Cancelled).
+    Deaf = 30,
 }
 
 impl WaitReason {
@@ -99,6 +102,7 @@ impl WaitReason {
             27 => Self::File,
             28 => Self::Process,
             29 => Self::Signal,
+            30 => Self::Deaf,
             _ => Self::None,
         }
     }

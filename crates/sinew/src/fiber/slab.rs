@@ -5,18 +5,10 @@
 //! which is behind a lock, once per batch. One registry serves the process:
 //! handles may outlive their runtime.
 //!
-//! A fiber's id is its slot and the slot's generation:
-//!
-//! ```text
-//!  63                       28 27                 0
-//! +---------------------------+--------------------+
-//! |      generation (36)      |   slot number (28)  |
-//! +---------------------------+--------------------+
-//! ```
-//!
-//! A generation is used once. When a chunk's memory is given back, the highest
-//! one used in it is remembered; a slot whose generations are used up (after
-//! 6.9e10 fibers) is retired. So ids are never reused.
+//! A fiber's id is its slot and the slot's generation (`fiber::id`). A generation is
+//! used once. When a chunk's memory is given back, the highest one used in it is
+//! remembered; a slot whose generations are used up (after 3.4e10 fibers) is retired.
+//! So ids are never reused.
 //!
 //! Invariant 1: a chunk is unmapped only under the lock and only while all its
 //! blocks are free. Who holds the lock may therefore look at any block of any
@@ -25,14 +17,12 @@
 
 use super::block::{BLOCK_BYTES, Block, Extras};
 use super::block_ref::BlockRef;
+use super::id::{FIRST_GENERATION, LAST_GENERATION, SLOT_BITS, SLOT_MASK};
 use crate::sys::map::{self, Mapping};
 use std::ptr::{self, NonNull};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const CHUNK_BLOCKS: usize = 256;
-const SLOT_BITS: u32 = 28;
-const SLOT_MASK: u64 = (1 << SLOT_BITS) - 1;
-const LAST_GENERATION: u64 = (1 << (64 - SLOT_BITS)) - 1;
 /// A worker takes this many at once…
 const REFILL: usize = 64;
 /// …and gives half back when it has more than this.
@@ -183,7 +173,7 @@ impl Registry {
                 memory: None,
                 free: ptr::null_mut(),
                 free_count: 0,
-                first_generation: 1,
+                first_generation: FIRST_GENERATION,
                 listed: false,
                 free_for: 0,
             });
@@ -289,18 +279,56 @@ pub(crate) unsafe fn give_one(block: NonNull<Block>) {
     }
 }
 
-/// Calls `visit` with a reference to every fiber of `runtime`.
+/// Whether a started fiber that has not left its stack for good has this worker as
+/// its home; `worker` is the value of `Block::home`.
 ///
-/// The references are collected first: `visit` runs without the lock.
+/// For the worker itself, outside of its fibers. It is exact where it matters: `home`
+/// and `has_context` of a fiber that stays here were written by this very thread, and a
+/// migratable fiber's were seen by it when it ran here last. If another worker has taken
+/// that fiber meanwhile, this reads the old home or the new one, and with the new one the
+/// other worker will find it.
+pub(crate) fn is_home(worker: *mut ()) -> bool {
+    let registry = registry();
+    registry
+        .chunks
+        .iter()
+        .filter(|chunk| chunk.memory.is_some())
+        .any(|chunk| {
+            (0..CHUNK_BLOCKS).any(|index| {
+                // SAFETY: mapped, and stays so under the lock (invariant 1); only
+                // atomics are read. A fiber with a context keeps its runtime (`worker::
+                // shutdown`, invariant "homes"), so a home at this address is this worker.
+                let block = unsafe { &*chunk.blocks().add(index) };
+                block.has_context() && block.home() == worker
+            })
+        })
+}
+
+/// Calls `visit` with a reference to every fiber of `runtime` that has not ended,
+/// which the caller keeps alive.
+///
+/// A fiber that has completed, but not left its stack, has not ended. Both kinds keep
+/// their runtime, so an equal address is the same runtime.
+///
+/// The lock is taken for one chunk at a time, and `visit` runs without it. A fiber that is
+/// there from the beginning to the end is visited once; one that is made or ends meanwhile
+/// perhaps.
 pub(crate) fn for_each_of(runtime: *mut (), mut visit: impl FnMut(BlockRef)) {
+    let mut chunk = 0;
+    while let Some(found) = of_chunk(runtime, chunk) {
+        found.into_iter().for_each(&mut visit);
+        chunk += 1;
+    }
+}
+
+/// References to the fibers of `runtime` in the chunk with this number; none if there are
+/// fewer chunks. Their numbers never change.
+pub(crate) fn of_chunk(runtime: *mut (), chunk: usize) -> Option<Vec<BlockRef>> {
     let mut found = Vec::new();
     {
         let registry = registry();
-        for chunk in &registry.chunks {
-            let blocks = chunk.blocks();
-            if blocks.is_null() {
-                continue;
-            }
+        let blocks = registry.chunks.get(chunk)?.blocks();
+        if !blocks.is_null() {
             for index in 0..CHUNK_BLOCKS {
                 // SAFETY: mapped, and stays so under the lock (invariant 1).
                 let block = unsafe { &*blocks.add(index) };
@@ -311,18 +339,20 @@ pub(crate) fn for_each_of(runtime: *mut (), mut visit: impl FnMut(BlockRef)) {
             }
         }
     }
-    for block in found {
-        // With a reference in hand the fields are constant and visible.
-        if block.runtime() == runtime && !block.state().load().complete() {
-            visit(block);
-        }
-    }
+    // With a reference in hand the fields are constant and visible. Those of others are
+    // dropped here, where the lock is not held: the last reference takes it.
+    found.retain(|block| {
+        let ended = block.state().load().complete() && !block.has_context();
+        block.runtime() == runtime && !ended
+    });
+    Some(found)
 }
 
-/// A reference to the block at this address, if a fiber is there.
+/// A reference to the block at this address, if a fiber is there that has not
+/// completed.
 ///
-/// For who knows only that one was there: it may have ended, and another may be
-/// in its place.
+/// For a caller that knows only that one was there: it may have ended, and another may
+/// be in its place. A completed fiber is refused, because its runtime may be gone.
 pub(crate) fn find(address: *const Block) -> Option<BlockRef> {
     let registry = registry();
     let bytes = CHUNK_BLOCKS * BLOCK_BYTES;
@@ -334,11 +364,13 @@ pub(crate) fn find(address: *const Block) -> Option<BlockRef> {
     // SAFETY: in a mapped chunk, which stays so under the lock (invariant 1);
     // whoever stored the address had it of a block.
     let block = unsafe { &*address };
+    if !block.state().try_acquire() {
+        return None;
+    }
     // SAFETY: just acquired.
-    block
-        .state()
-        .try_acquire()
-        .then(|| unsafe { BlockRef::from_counted(NonNull::from(block)) })
+    let found = unsafe { BlockRef::from_counted(NonNull::from(block)) };
+    drop(registry); // the reference may be the last when it goes
+    (!found.state().load().complete()).then_some(found)
 }
 
 /// Lets `look` read a block and its name although its fiber may end meanwhile.

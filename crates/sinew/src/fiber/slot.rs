@@ -35,16 +35,25 @@ pub(crate) enum Begin {
     Run,
     /// It was cancelled before it ran: drop the closure.
     DropUnrun,
+    /// There is no stack to run it on: drop the closure.
+    NoStack,
 }
+
+/// Who looks at the payload of a panic.
+pub(crate) type Watch<'a> = &'a mut dyn FnMut(&mut Payload);
 
 /// What can be done with a slot whose types were forgotten.
 pub(crate) struct SlotTable {
-    /// Takes the closure, runs or drops it, stores the outcome. User code.
-    pub(crate) begin: unsafe fn(*mut u8, Begin),
+    /// Takes the closure, runs or drops it, stores the outcome; true if it panicked. User
+    /// code.
+    pub(crate) begin: unsafe fn(*mut u8, Begin) -> bool,
+    /// Lets `watch` see the panic that is the outcome.
+    pub(crate) watch_panic: unsafe fn(*mut u8, Watch<'_>),
     /// Drops the outcome and frees the box. User code.
     pub(crate) drop_outcome: unsafe fn(*mut u8),
-    /// Replaces the closure, which is leaked, by [`Failure::NoStack`].
-    pub(crate) fail_no_stack: unsafe fn(*mut u8),
+    /// Replaces the closure, which is leaked, by [`Failure::GivenUp`]: to drop it is user
+    /// code, and may be allowed on its worker's thread alone.
+    pub(crate) give_up: unsafe fn(*mut u8),
     /// What the layers above do with the block.
     pub(crate) ops: Ops,
 }
@@ -59,8 +68,9 @@ impl<F: FnOnce() -> T, T> Slot<F, T> {
         const {
             &SlotTable {
                 begin: Self::begin,
+                watch_panic: Self::watch_panic,
                 drop_outcome: Self::drop_outcome,
-                fail_no_stack: Self::fail_no_stack,
+                give_up: Self::give_up,
                 ops: O::OPS,
             }
         }
@@ -103,25 +113,42 @@ impl<F: FnOnce() -> T, T> Slot<F, T> {
     /// # Safety
     ///
     /// The slot holds the closure, and the caller owns it.
-    unsafe fn begin(at: *mut u8, begin: Begin) {
+    unsafe fn begin(at: *mut u8, begin: Begin) -> bool {
         // SAFETY: the caller's promise; the closure is taken exactly once.
         let closure = unsafe { ManuallyDrop::take(&mut (*Self::contents(at)).closure) };
         let outcome = match begin {
             Begin::Run => catch_unwind(AssertUnwindSafe(closure)),
-            Begin::DropUnrun => {
+            Begin::DropUnrun | Begin::NoStack => {
+                let failure = match begin {
+                    Begin::NoStack => Failure::NoStack,
+                    _ => Failure::Cancelled,
+                };
                 match catch_unwind(AssertUnwindSafe(move || drop(closure))) {
                     Ok(()) => {
                         // SAFETY: the slot is empty now and still ours.
-                        unsafe { Self::store(at, Err(JoinError(Failure::Cancelled))) };
-                        return;
+                        unsafe { Self::store(at, Err(JoinError(failure))) };
+                        return false;
                     }
                     Err(payload) => Err(payload),
                 }
             }
         };
-        let outcome = outcome.map_err(|payload| JoinError(Failure::Panic(Payload(payload))));
+        let outcome = outcome.map_err(|payload| JoinError(Failure::Panic(Payload::new(payload))));
+        let panicked = outcome.is_err();
         // SAFETY: the slot is empty now and still ours.
         unsafe { Self::store(at, outcome) };
+        panicked
+    }
+
+    /// # Safety
+    ///
+    /// The slot holds the outcome, and the caller owns it.
+    unsafe fn watch_panic(at: *mut u8, watch: Watch<'_>) {
+        // SAFETY: the caller's promise; a union's field of `ManuallyDrop` is only borrowed.
+        let outcome = unsafe { &mut (*Self::contents(at)).outcome };
+        if let Err(JoinError(Failure::Panic(payload))) = &mut **outcome {
+            watch(payload);
+        }
     }
 
     /// # Safety
@@ -139,10 +166,9 @@ impl<F: FnOnce() -> T, T> Slot<F, T> {
     /// # Safety
     ///
     /// The slot holds the closure, and the caller owns it.
-    unsafe fn fail_no_stack(at: *mut u8) {
-        // SAFETY: the closure is overwritten, that is leaked: dropping it is
-        // user code, which only runs on a fiber's stack, and there is none.
-        unsafe { Self::store(at, Err(JoinError(Failure::NoStack))) };
+    unsafe fn give_up(at: *mut u8) {
+        // SAFETY: the caller's promise. The closure is overwritten, that is leaked.
+        unsafe { Self::store(at, Err(JoinError(Failure::GivenUp))) };
     }
 
     /// # Safety
@@ -178,5 +204,19 @@ pub(crate) type TakeOutcome<T> = unsafe fn(*mut u8) -> Outcome<T>;
 
 /// The function that takes an outcome out of a slot of these types.
 pub(crate) fn taker<F: FnOnce() -> T, T>() -> TakeOutcome<T> {
-    take_outcome::<F, T>
+    take_observed::<F, T>
+}
+
+/// As [`take_outcome`], for who gets to know it.
+///
+/// # Safety
+///
+/// As for [`take_outcome`].
+unsafe fn take_observed<F: FnOnce() -> T, T>(at: *mut u8) -> Outcome<T> {
+    // SAFETY: the caller's promise.
+    let mut outcome = unsafe { take_outcome::<F, T>(at) };
+    if let Err(JoinError(Failure::Panic(payload))) = &mut outcome {
+        payload.observed();
+    }
+    outcome
 }

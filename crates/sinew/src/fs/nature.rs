@@ -137,7 +137,9 @@ fn is_in_memory(file: &File) -> bool {
     let mut found: libc::statfs = unsafe { std::mem::zeroed() };
     // SAFETY: `found` is writable.
     let told = unsafe { libc::fstatfs(file.as_raw_fd(), &mut found) };
-    told == 0 && found.f_type == libc::TMPFS_MAGIC && kind_of(file) == libc::S_IFREG
+    // The C libraries do not agree on the type of `f_type`.
+    let in_memory = i128::from(found.f_type) == i128::from(libc::TMPFS_MAGIC);
+    told == 0 && in_memory && kind_of(file) == libc::S_IFREG
 }
 
 /// Its type, as `S_IFREG`; 0 if the kernel won't tell. Asks no server: the kernel knows

@@ -290,6 +290,23 @@ pub fn hard_link<P: AsRef<Path>, Q: AsRef<Path>>(original: P, link: Q) -> io::Re
     away::call(|| fs::hard_link(original, link))
 }
 
+/// Makes `link` a symbolic link to `original`.
+///
+/// # Errors
+///
+/// As [`symlink`].
+///
+/// ```
+/// # #![allow(deprecated)]
+/// let taken = sinew::fs::soft_link("target", "/").unwrap_err();
+/// assert_eq!(taken.kind(), std::io::ErrorKind::AlreadyExists);
+/// ```
+#[deprecated = "std has it deprecated as well; use `symlink`"]
+#[track_caller]
+pub fn soft_link<P: AsRef<Path>, Q: AsRef<Path>>(original: P, link: Q) -> io::Result<()> {
+    symlink(original, link)
+}
+
 /// Makes `link` a symbolic link to `original`; as `std::os::unix::fs::symlink`.
 ///
 /// # Errors

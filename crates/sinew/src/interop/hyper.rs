@@ -1,9 +1,9 @@
 //! What hyper wants of a runtime.
 
-use super::alarm::{self, Sleep};
 use super::async_io::{AsyncIo, StreamSocket};
 use crate::reactor::Direction;
 use crate::task::{block_on_or_cancelled, spawn};
+use crate::time::alarm::{self, Sleep};
 use ::hyper::rt::{self, Executor, ReadBufCursor, Timer};
 use std::future::Future;
 use std::io::{self, IoSlice};

@@ -1,11 +1,11 @@
 //! A listener that is awaited.
 
-use super::alarm::sleep;
 use super::async_io::sealed::Convert;
 use super::async_io::{AsyncIo, StreamSocket};
 use crate::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use crate::reactor::call::BURST;
 use crate::reactor::{Direction, Source};
+use crate::time::alarm::sleep;
 use socket2::SockRef;
 use std::fmt;
 use std::future::poll_fn;

@@ -39,7 +39,6 @@
 //! .unwrap();
 //! ```
 
-mod alarm;
 mod async_io;
 #[cfg(feature = "futures-io")]
 mod futures;
@@ -47,8 +46,9 @@ mod futures;
 mod hyper;
 mod listener;
 
-pub use alarm::{Sleep, sleep};
 pub use async_io::{AsyncIo, StreamSocket};
 #[cfg(feature = "hyper")]
 pub use hyper::{SinewExecutor, SinewTimer};
 pub use listener::{AsyncListener, ListeningSocket};
+
+pub use crate::time::alarm::{Sleep, sleep};

@@ -10,7 +10,7 @@ use super::transfer;
 use crate::reactor::{Call, Direction, How, Source, call};
 use crate::sys::poll::{self, PollFor};
 use crate::time::Instant;
-use crate::wait::Deadline;
+use crate::wait::{Deadline, chain};
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::ManuallyDrop;
@@ -119,7 +119,8 @@ impl<F, T, C: FnMut(&F) -> io::Result<T>> Call for With<'_, F, C> {
     type Output = T;
 
     fn attempt(&mut self, _fd: BorrowedFd<'_>) -> io::Result<T> {
-        (self.call)(self.inner)
+        // User code: the call goes on with the fiber that has begun it.
+        chain::stay(|| (self.call)(self.inner))
     }
 }
 

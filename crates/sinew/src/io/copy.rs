@@ -6,6 +6,7 @@
 use super::splice;
 use crate::reactor::Source;
 use crate::scope::nursery;
+use crate::wait::place::Hint;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::panic::Location;
@@ -220,11 +221,15 @@ where
     for<'x> &'x A: Read,
     for<'x> &'x B: Write,
 {
-    let (mut reader, mut writer) = (from, to);
+    // Called by a closure, so the line would be one of this file.
+    let _hint = Hint::new(at);
+    let (mut from_bytes, mut to_bytes) = (from, to);
+    let reader: &mut dyn Read = &mut from_bytes;
+    let writer: &mut dyn Write = &mut to_bytes;
     let bare = from.bare().zip(to.bare());
     let bulk = if bare.is_some() { BULK } else { usize::MAX };
     let mut copied = 0;
-    match pump(&mut reader, &mut writer, FIRST, bulk)? {
+    match pump(reader, writer, FIRST, bulk)? {
         Pumped::All(count) => copied += count,
         Pumped::Bulk(count) => {
             copied += count;
@@ -237,7 +242,7 @@ where
             copied += match moved {
                 Ok(moved) => moved,
                 Err(Some(error)) => return Err(error),
-                Err(None) => match pump(&mut reader, &mut writer, BUFFER, usize::MAX)? {
+                Err(None) => match pump(reader, writer, BUFFER, usize::MAX)? {
                     Pumped::All(count) | Pumped::Bulk(count) => count,
                 },
             };

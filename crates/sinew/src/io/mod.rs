@@ -4,6 +4,7 @@
 //! |---|---|
 //! | all of a reader into a writer | [`copy`] |
 //! | both ways between two streams, as a proxy does | [`copy_bidirectional`], [`Duplex`] |
+//! | bytes from one fiber, thread or process to another | [`pipe`](pipe()), [`PipeReader`], [`PipeWriter`] |
 //! | a descriptor that Sinew has no type for | [`Async`] |
 //! | this process's standard streams | [`stdin`], [`stdout`], [`stderr`] |
 //!
@@ -25,6 +26,7 @@
 mod async_fd;
 mod copy;
 pub(crate) mod datagram;
+mod pipe;
 mod splice;
 mod stdio;
 pub(crate) mod transfer;
@@ -34,6 +36,7 @@ pub use async_fd::Async;
 pub use copy::Bare;
 pub(crate) use copy::end_writing;
 pub use copy::{Duplex, copy, copy_bidirectional};
+pub use pipe::{PipeReader, PipeWriter, pipe};
 pub use std::io::prelude;
 pub use std::io::{
     BufRead, BufReader, BufWriter, Chain, Cursor, Empty, Error, ErrorKind, IntoInnerError, IoSlice,

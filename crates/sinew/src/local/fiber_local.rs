@@ -3,10 +3,13 @@
 //! A key has a number, given to it when it is first used; where the values are is told
 //! in the header of `fiber::locals`.
 
+use crate::error::impl_error;
+use crate::fiber::users::User;
 use crate::wait::chain;
 use std::cell::{Cell, RefCell};
-use std::error::Error;
 use std::fmt;
+use std::io::ErrorKind;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Declares statics of which every fiber has its own; std's `thread_local!` for fibers.
@@ -14,7 +17,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// A value is made when its fiber first uses it, and dropped on the fiber's stack when
 /// the fiber ends, before anybody who waits for that is told: the last made first. A drop
 /// may wait, spawn, and use other such values; one that it makes anew is dropped as well,
-/// in up to five rounds. On a plain thread each thread has its own.
+/// in up to five rounds. If a drop panics the fiber goes on to its end, and who joins it gets
+/// its value all the same; but a [`#[sinew::test]`](crate::test) fails. On a plain thread each
+/// thread has its own.
 ///
 /// Inside of [`blocking`](crate::blocking) the values are those of the pool thread, and stay
 /// there for whoever comes next: use a [`ScopedValue`](crate::ScopedValue) for what belongs to
@@ -99,6 +104,9 @@ impl<T: 'static> FiberKey<T> {
 
     /// Calls `f` with this fiber's value, which is made if it was not yet.
     ///
+    /// If the fiber ends while a coroutine of another library is suspended in `f`, the value
+    /// is leaked, which the log tells, so that `f` can go on with it.
+    ///
     /// # Panics
     ///
     /// On a plain thread that is destroying its values; see [`try_with`](Self::try_with).
@@ -118,19 +126,36 @@ impl<T: 'static> FiberKey<T> {
     pub fn try_with<R>(&'static self, f: impl FnOnce(&T) -> R) -> Result<R, AccessError> {
         let number = self.number();
         let locals = chain::locals().ok_or(AccessError(()))?;
-        // SAFETY: those of the calling fiber or thread, which has not ended.
-        let found = unsafe { locals.as_ref() }.get(number);
-        let place = match found {
-            Some(place) => place,
-            None => {
-                let value = (self.init)(); // may use other keys, and wait
-                // SAFETY: as above. The number is this key's alone, and so `T`'s.
-                unsafe { locals.as_ref().put(number, value) }
-            }
+        // SAFETY: those of the calling fiber or thread, which has not ended. The number
+        // is this key's alone, and so `T`'s.
+        let found = unsafe { locals.as_ref().get::<T>(number) };
+        let (_user, value) = match found {
+            Some(found) => found,
+            None => self.make(number)?,
         };
-        // SAFETY: boxed, of this type, and dropped at the end of the fiber or thread,
-        // which `f` is a part of.
-        Ok(f(unsafe { place.cast::<T>().as_ref() }))
+        // SAFETY: boxed, and not dropped while its user is counted, also if `f` is
+        // suspended on the stack of a coroutine until the fiber or thread has ended.
+        Ok(f(unsafe { value.as_ref() }))
+    }
+
+    #[cold]
+    fn make(&'static self, number: usize) -> Result<(User, NonNull<T>), AccessError> {
+        let value = (self.init)(); // may use other keys, and wait
+        // Asked anew: a coroutine that was suspended in there may have been resumed by
+        // another fiber.
+        let locals = chain::locals().ok_or(AccessError(()))?;
+        // SAFETY: as in `try_with`.
+        match unsafe { locals.as_ref().put(number, value) } {
+            Ok(made) => Ok(made),
+            Err(second) => {
+                // The initialiser has made one itself. Counted before the other is
+                // dropped, which is user code.
+                // SAFETY: as in `try_with`.
+                let made = unsafe { locals.as_ref().get(number) };
+                drop(second);
+                Ok(made.expect("it was just there"))
+            }
+        }
     }
 }
 
@@ -237,4 +262,4 @@ impl fmt::Display for AccessError {
     }
 }
 
-impl Error for AccessError {}
+impl_error!(AccessError { _ => Some(ErrorKind::Other) });

@@ -4,7 +4,12 @@
 //! it. A child of a scope begins with the binding that was innermost where the scope was
 //! made: that is outward of the scope, so it lives longer than the child. What is bound
 //! inside of the scope's closure is not seen by children: it may be gone before them.
+//!
+//! `with`, and a scope, count at the binding that they use: `bind` must not be left
+//! while a coroutine is suspended in there (`fiber::users`).
 
+use crate::fiber::Binding;
+use crate::fiber::users::left_out_of_order;
 use crate::wait::chain;
 use std::fmt;
 use std::marker::PhantomData;
@@ -67,13 +72,6 @@ pub struct ScopedValue<T: 'static> {
     _value: PhantomData<fn(T) -> T>,
 }
 
-/// One binding, in the frame of `bind`.
-struct Binding {
-    key: *const (),
-    value: *const (),
-    outer: *const Binding,
-}
-
 impl<T: Sync + 'static> ScopedValue<T> {
     /// A value that is not bound; for a `static`.
     pub const fn new() -> Self {
@@ -88,39 +86,34 @@ impl<T: Sync + 'static> ScopedValue<T> {
     }
 
     /// Runs `f` with this bound to `value`.
+    ///
+    /// The process is aborted, with a message, if this returns while a coroutine of another
+    /// library is suspended inside of a scope that was made in `f`, or of
+    /// [`with`](Self::with): it would find a value that is gone.
     pub fn bind<R>(&'static self, value: &T, f: impl FnOnce() -> R) -> R {
         struct Unbind<'a>(&'a Binding);
         impl Drop for Unbind<'_> {
             fn drop(&mut self) {
-                if !std::ptr::eq(chain::values(), std::ptr::from_ref(self.0).cast()) {
-                    chain::left_out_of_order();
+                if !std::ptr::eq(chain::values(), self.0) || self.0.users().are_there() {
+                    left_out_of_order();
                 }
-                chain::set_values(self.0.outer.cast());
+                chain::set_values(self.0.outer());
             }
         }
-        let outer = chain::values();
-        let binding = Binding {
-            key: self.key(),
-            value: std::ptr::from_ref(value).cast(),
-            outer: outer.cast(),
-        };
-        chain::set_values(std::ptr::from_ref(&binding).cast());
+        let value = std::ptr::from_ref(value).cast();
+        let binding = Binding::new(self.key(), value, chain::values());
+        chain::set_values(&binding);
         let _unbind = Unbind(&binding);
         f()
     }
 
     /// Calls `f` with what this is bound to.
     pub fn with<R>(&'static self, f: impl FnOnce(Option<&T>) -> R) -> R {
-        let mut at: *const Binding = chain::values().cast();
-        // SAFETY: bindings are linked from inside outward, and each outlives the calls and
-        // the children that see it; `f` is a part of one.
-        while let Some(binding) = unsafe { at.as_ref() } {
-            if std::ptr::eq(binding.key, self.key()) {
-                // SAFETY: as above; bound by `bind` of this key, so of this type, and
-                // `Sync`, since it may be another fiber's.
-                return f(Some(unsafe { &*binding.value.cast::<T>() }));
-            }
-            at = binding.outer;
+        // SAFETY: the innermost binding of the fiber or thread that runs here.
+        if let Some((_user, value)) = unsafe { Binding::find(chain::values(), self.key()) } {
+            // SAFETY: bound by `bind` of this key, so of this type, and `Sync`, since it may
+            // be another fiber's. It stays for as long as its use is counted.
+            return f(Some(unsafe { &*value.cast::<T>() }));
         }
         f(None)
     }

@@ -28,6 +28,7 @@ pub trait ToSocketAddrs {
     /// # Errors
     ///
     /// If the text is no address and the resolver knows no such name.
+    #[track_caller]
     fn to_socket_addrs(&self) -> io::Result<Self::Iter>;
 }
 
@@ -46,11 +47,13 @@ pub trait ToSocketAddrs {
 /// # Errors
 ///
 /// As [`ToSocketAddrs::to_socket_addrs`].
+#[track_caller]
 pub fn lookup_host<A: ToSocketAddrs>(host: A) -> io::Result<impl Iterator<Item = SocketAddr>> {
     host.to_socket_addrs()
 }
 
 /// Calls `each` with the addresses in turn until one succeeds; else the last error.
+#[track_caller]
 pub(super) fn each<A: ToSocketAddrs, T>(
     addresses: A,
     mut each: impl FnMut(SocketAddr) -> io::Result<T>,
@@ -76,6 +79,7 @@ macro_rules! is_an_address {
         $(impl ToSocketAddrs for $address {
             type Iter = option::IntoIter<SocketAddr>;
 
+            #[track_caller]
             fn to_socket_addrs(&self) -> io::Result<Self::Iter> {
                 Ok(Some(SocketAddr::from(*self)).into_iter())
             }
@@ -95,6 +99,7 @@ is_an_address!(
 impl ToSocketAddrs for (&str, u16) {
     type Iter = vec::IntoIter<SocketAddr>;
 
+    #[track_caller]
     fn to_socket_addrs(&self) -> io::Result<Self::Iter> {
         let (host, port) = *self;
         if let Ok(ip) = host.parse::<IpAddr>() {
@@ -108,6 +113,7 @@ impl ToSocketAddrs for (&str, u16) {
 impl ToSocketAddrs for (String, u16) {
     type Iter = vec::IntoIter<SocketAddr>;
 
+    #[track_caller]
     fn to_socket_addrs(&self) -> io::Result<Self::Iter> {
         (&*self.0, self.1).to_socket_addrs()
     }
@@ -116,6 +122,7 @@ impl ToSocketAddrs for (String, u16) {
 impl ToSocketAddrs for str {
     type Iter = vec::IntoIter<SocketAddr>;
 
+    #[track_caller]
     fn to_socket_addrs(&self) -> io::Result<Self::Iter> {
         if let Ok(address) = self.parse::<SocketAddr>() {
             return Ok(vec![address].into_iter());
@@ -128,6 +135,7 @@ impl ToSocketAddrs for str {
 impl ToSocketAddrs for String {
     type Iter = vec::IntoIter<SocketAddr>;
 
+    #[track_caller]
     fn to_socket_addrs(&self) -> io::Result<Self::Iter> {
         (**self).to_socket_addrs()
     }
@@ -136,6 +144,7 @@ impl ToSocketAddrs for String {
 impl<'a> ToSocketAddrs for &'a [SocketAddr] {
     type Iter = iter::Cloned<slice::Iter<'a, SocketAddr>>;
 
+    #[track_caller]
     fn to_socket_addrs(&self) -> io::Result<Self::Iter> {
         Ok(self.iter().cloned())
     }
@@ -144,6 +153,7 @@ impl<'a> ToSocketAddrs for &'a [SocketAddr] {
 impl<T: ToSocketAddrs + ?Sized> ToSocketAddrs for &T {
     type Iter = T::Iter;
 
+    #[track_caller]
     fn to_socket_addrs(&self) -> io::Result<T::Iter> {
         (**self).to_socket_addrs()
     }

@@ -113,6 +113,21 @@ macro_rules! converts {
             }
         }
 
+        impl std::os::fd::IntoRawFd for $name {
+            /// As `into_std`: the descriptor blocks, and is a duplicate if there are clones.
+            ///
+            /// # Panics
+            ///
+            /// If `into_std` fails, which it does only if there are clones.
+            #[track_caller]
+            fn into_raw_fd(self) -> std::os::fd::RawFd {
+                match self.into_std() {
+                    Ok(std) => std::os::fd::IntoRawFd::into_raw_fd(std),
+                    Err(error) => panic!("a socket with clones gives no descriptor: {error}"),
+                }
+            }
+        }
+
         impl std::os::fd::AsFd for $name {
             fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
                 self.socket.as_fd()
@@ -190,7 +205,11 @@ macro_rules! reads_and_writes {
         impl std::io::Read for &$name {
             #[track_caller]
             fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
-                self.socket.recv(into, 0, std::panic::Location::caller())
+                self.socket.recv(
+                    into,
+                    0,
+                    $crate::wait::place::seen(std::panic::Location::caller(), line!()),
+                )
             }
 
             #[track_caller]
@@ -198,14 +217,21 @@ macro_rules! reads_and_writes {
                 &mut self,
                 into: &mut [std::io::IoSliceMut<'_>],
             ) -> std::io::Result<usize> {
-                self.socket.recv_parts(into, std::panic::Location::caller())
+                self.socket.recv_parts(
+                    into,
+                    $crate::wait::place::seen(std::panic::Location::caller(), line!()),
+                )
             }
         }
 
         impl std::io::Read for $name {
             #[track_caller]
             fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
-                self.socket.recv(into, 0, std::panic::Location::caller())
+                self.socket.recv(
+                    into,
+                    0,
+                    $crate::wait::place::seen(std::panic::Location::caller(), line!()),
+                )
             }
 
             #[track_caller]
@@ -213,19 +239,28 @@ macro_rules! reads_and_writes {
                 &mut self,
                 into: &mut [std::io::IoSliceMut<'_>],
             ) -> std::io::Result<usize> {
-                self.socket.recv_parts(into, std::panic::Location::caller())
+                self.socket.recv_parts(
+                    into,
+                    $crate::wait::place::seen(std::panic::Location::caller(), line!()),
+                )
             }
         }
 
         impl std::io::Write for &$name {
             #[track_caller]
             fn write(&mut self, from: &[u8]) -> std::io::Result<usize> {
-                self.socket.send(from, std::panic::Location::caller())
+                self.socket.send(
+                    from,
+                    $crate::wait::place::seen(std::panic::Location::caller(), line!()),
+                )
             }
 
             #[track_caller]
             fn write_vectored(&mut self, from: &[std::io::IoSlice<'_>]) -> std::io::Result<usize> {
-                self.socket.send_parts(from, std::panic::Location::caller())
+                self.socket.send_parts(
+                    from,
+                    $crate::wait::place::seen(std::panic::Location::caller(), line!()),
+                )
             }
 
             fn flush(&mut self) -> std::io::Result<()> {
@@ -236,12 +271,18 @@ macro_rules! reads_and_writes {
         impl std::io::Write for $name {
             #[track_caller]
             fn write(&mut self, from: &[u8]) -> std::io::Result<usize> {
-                self.socket.send(from, std::panic::Location::caller())
+                self.socket.send(
+                    from,
+                    $crate::wait::place::seen(std::panic::Location::caller(), line!()),
+                )
             }
 
             #[track_caller]
             fn write_vectored(&mut self, from: &[std::io::IoSlice<'_>]) -> std::io::Result<usize> {
-                self.socket.send_parts(from, std::panic::Location::caller())
+                self.socket.send_parts(
+                    from,
+                    $crate::wait::place::seen(std::panic::Location::caller(), line!()),
+                )
             }
 
             fn flush(&mut self) -> std::io::Result<()> {

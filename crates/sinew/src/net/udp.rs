@@ -51,6 +51,7 @@ impl UdpSocket {
     /// # Errors
     ///
     /// The error of the last address, or of the lookup.
+    #[track_caller]
     pub fn bind<A: ToSocketAddrs>(addresses: A) -> io::Result<Self> {
         addr::each(addresses, |address| Self::bind_to(address, false))
     }
@@ -71,6 +72,7 @@ impl UdpSocket {
     /// # Errors
     ///
     /// As [`bind`](Self::bind).
+    #[track_caller]
     pub fn bind_reuse_port<A: ToSocketAddrs>(addresses: A) -> io::Result<Self> {
         addr::each(addresses, |address| Self::bind_to(address, true))
     }
@@ -95,6 +97,7 @@ impl UdpSocket {
     /// # Errors
     ///
     /// The error of the last address, or of the lookup.
+    #[track_caller]
     pub fn connect<A: ToSocketAddrs>(&self, addresses: A) -> io::Result<()> {
         addr::each(addresses, |address| {
             self.socket.options().connect(&SockAddr::from(address))

@@ -3,7 +3,8 @@
 use super::pipe::{ChildStderr, ChildStdin, ChildStdout};
 use crate::fiber::WaitReason;
 use crate::reactor::{Call, Direction, How, Source, call};
-use crate::task::blocking;
+use crate::sched::polling;
+use crate::task::blocking_at;
 use crate::time::Instant;
 use crate::wait::{Deadline, point};
 use std::fmt;
@@ -111,11 +112,16 @@ impl Child {
 
     /// How the child has ended, if it has.
     ///
+    /// A loop of failing tries is a place where other fibers may run: every 64th in one turn
+    /// of a fiber yields.
+    ///
     /// # Errors
     ///
     /// The system's.
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
-        self.inner().try_wait()
+        let status = self.inner().try_wait();
+        polling::tried(matches!(status, Ok(Some(_))));
+        status
     }
 
     /// Waits for the child's end, and answers how that was; later calls answer the same.
@@ -170,14 +176,14 @@ impl Child {
     ) -> io::Result<ExitStatus> {
         point::check()?;
         drop(self.stdin.take());
-        if let Some(status) = self.try_wait()? {
+        if let Some(status) = self.inner().try_wait()? {
             return Ok(status);
         }
         if self.pidfd.is_none() {
             // The number is the child's: it has not been waited for.
             match pidfd_of(self.id()) {
                 Ok(fd) => self.pidfd = Some(Source::new(fd)),
-                Err(error) => return self.wait_without(error, deadline),
+                Err(error) => return self.wait_without(error, deadline, at),
             }
         }
         let Self { process, pidfd, .. } = self;
@@ -199,12 +205,13 @@ impl Child {
         &mut self,
         error: io::Error,
         deadline: Option<Deadline>,
+        at: &'static Location<'static>,
     ) -> io::Result<ExitStatus> {
         if deadline.is_some() {
             return Err(error); // std knows no wait with a limit either
         }
         let inner = self.inner();
-        blocking(|| inner.wait())
+        blocking_at(at, || inner.wait())
     }
 
     /// Waits for the child's end, and collects what it writes meanwhile to the outputs

@@ -4,7 +4,7 @@ use crate::io::transfer::{Read as ReadCall, Write as WriteCall};
 use crate::reactor::{Direction, How, Source, call};
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::panic::Location;
 use std::process::Stdio;
 
@@ -69,6 +69,13 @@ macro_rules! pipe {
         impl AsRawFd for $name {
             fn as_raw_fd(&self) -> RawFd {
                 self.source.as_fd().as_raw_fd()
+            }
+        }
+
+        /// The descriptor, blocking.
+        impl IntoRawFd for $name {
+            fn into_raw_fd(self) -> RawFd {
+                OwnedFd::from(self).into_raw_fd()
             }
         }
 

@@ -46,6 +46,12 @@ impl Deques {
         entry
     }
 
+    /// The next entry of whichever level, and its level.
+    pub(crate) fn pop_any(&mut self) -> Option<(usize, Entry)> {
+        let mut levels = (0..Priority::LEVELS).rev();
+        levels.find_map(|level| self.pop(level).map(|entry| (level, entry)))
+    }
+
     /// Bit per level that may hold something.
     pub(crate) fn maybe(&self) -> u8 {
         self.maybe

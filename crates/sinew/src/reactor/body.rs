@@ -17,7 +17,7 @@ use std::ops::Deref;
 use std::os::fd::{OwnedFd, RawFd};
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 /// Who watches it.
 pub(super) struct Registration {
@@ -42,7 +42,7 @@ pub(crate) struct Body {
     /// We have set `O_NONBLOCK`, for calls that know no other way.
     pub(super) nonblocking: AtomicBool,
     readiness: Readiness,
-    /// The post of the first registration, for a look without the lock: it stays.
+    /// The post of the first registration, for a look without the lock; changed under it.
     pub(super) first: AtomicPtr<Post>,
     /// How many sources there are of it.
     pub(super) owners: AtomicUsize,
@@ -71,6 +71,27 @@ impl Body {
 
     pub(crate) fn readiness(&self) -> &Readiness {
         &self.readiness
+    }
+
+    /// Takes out the registration of a registry that has ended.
+    ///
+    /// The last owner may do the same meanwhile, from another thread: one of the two gets
+    /// it.
+    pub(super) fn forget(&self, post: &Arc<Post>) {
+        let gone = {
+            let mut registrations = self.registrations.lock();
+            let of_post = |known: &Registration| Arc::ptr_eq(&known.post, post);
+            let index = registrations.iter().position(of_post);
+            let gone = index.map(|index| registrations.remove(index));
+            let first = registrations.first().map(|known| Arc::as_ptr(&known.post));
+            let first = first.map_or(ptr::null_mut(), <*const Post>::cast_mut);
+            // Relaxed: only compared, by each with its own post; see `is_watched_by`.
+            // Another post may come to have the address of one that is gone, so that must
+            // not stay here.
+            self.first.store(first, Ordering::Relaxed);
+            gone
+        };
+        drop(gone); // closes an alias, and the epoll set with the last that knew it
     }
 
     pub(super) fn timeout_of(&self, direction: Direction) -> &AtomicU64 {

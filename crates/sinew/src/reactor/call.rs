@@ -165,7 +165,12 @@ pub(crate) fn make<C: Call>(source: &Source, how: &How, call: &mut C) -> io::Res
     };
     match done {
         // Closed meanwhile, it may fail in many ways, such as a broken pipe.
-        Err(error) if source.is_closed() && !Cancelled::is_in(&error) => Err(closed()),
+        Err(error) if source.is_closed() && !Cancelled::is_in(&error) => {
+            if let Some(block) = fiber {
+                done_at_once(block); // a loop that ignores the error lets others run, too
+            }
+            Err(closed())
+        }
         done => done,
     }
 }

@@ -6,7 +6,8 @@
 //! sleep by the bell (`sched::seam::ParkWord`).
 //!
 //! Invariant 1 (own thread): `machinery` is touched by the worker's thread alone: by
-//! its loop, and by its fibers between two switches.
+//! its loop, and by its fibers between two switches. A slot for spares may have several
+//! threads, one after the other; `sched::duty` orders them.
 //! Invariant 2 (bell first): the bell is there before the worker sleeps in the kernel.
 
 use super::registry::{A_FEW, Heard, MANY, Post, Registry};
@@ -14,6 +15,7 @@ use super::ring::{Ring, RingSize};
 use super::tasks;
 use crate::sched::current;
 use crate::sched::seam::{Driver, Ended, ParkWord};
+use crate::sys::Lock;
 use crate::sys::epoll::Bell;
 use crate::sys::process;
 use std::any::Any;
@@ -21,7 +23,7 @@ use std::cell::UnsafeCell;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 /// Which way a runtime does I/O.
@@ -46,8 +48,9 @@ pub(crate) struct Reactor {
     size: RingSize,
     word: ParkWord,
     bell: OnceLock<Bell>,
-    /// The registry's, once there is one; for statistics.
-    post: OnceLock<Arc<Post>>,
+    /// The registry's, once there is one; for statistics. Weak: the epoll set closes with
+    /// the registry, also if the runtime is leaked.
+    post: Lock<Weak<Post>>,
     /// Operations of the ring that have no completion yet; for statistics.
     in_flight: AtomicUsize,
     machinery: UnsafeCell<Machinery>,
@@ -80,7 +83,7 @@ impl Reactor {
             size,
             word: ParkWord::new(),
             bell: OnceLock::new(),
-            post: OnceLock::new(),
+            post: Lock::new(Weak::new()),
             in_flight: AtomicUsize::new(0),
             machinery: UnsafeCell::new(Machinery::default()),
         }
@@ -141,7 +144,7 @@ impl Reactor {
                     ring.set_registry(registry.as_fd());
                 }
             }
-            self.post.get_or_init(|| registry.post().clone());
+            *self.post.lock() = Arc::downgrade(registry.post());
             machinery.registry = Some(registry);
         }
         with(machinery.registry.as_mut().expect("made above"))
@@ -209,6 +212,17 @@ impl Reactor {
         machinery.ring.is_some() || machinery.registry.is_some()
     }
 
+    /// Whether the kernel carries out something for this worker.
+    ///
+    /// # Safety
+    ///
+    /// On the worker's thread.
+    pub(crate) unsafe fn is_needed(&self) -> bool {
+        // SAFETY: the caller's promise; for a moment.
+        let machinery = unsafe { self.machinery() };
+        machinery.ring.as_ref().map_or(0, Ring::in_flight) > 0
+    }
+
     fn count(&self, ring: &Ring) {
         // Relaxed: a recent number for who asks.
         self.in_flight.store(ring.in_flight(), Ordering::Relaxed);
@@ -217,7 +231,8 @@ impl Reactor {
     /// How many operations the kernel carries out for this worker, and how many
     /// descriptors it watches for it.
     pub(crate) fn occupancy(&self) -> (usize, usize) {
-        let watched = self.post.get().map_or(0, |post| post.watched());
+        let post = self.post.lock().upgrade();
+        let watched = post.map_or(0, |post| post.watched());
         (self.in_flight.load(Ordering::Relaxed), watched)
     }
 }
@@ -269,15 +284,32 @@ impl Driver for Reactor {
         self.take_in(None);
     }
 
-    fn stop(&self) {
+    fn stop(&self, kept: bool) {
         // SAFETY: the worker's loop calls it, after its last turn.
         let machinery = unsafe { self.machinery() };
-        // The ring goes here, on the thread that issued; what is still in flight
-        // belongs to leaked fibers, whose stacks stay.
+        // The ring goes here, on the thread that issued. Operations in flight belong to
+        // leaked fibers, and their buffers may be anywhere: on a stack, on the heap or in
+        // a thread-local. All of these stay if the thread is kept, and closing the ring
+        // would only start to cancel them: so it stays as well.
+        let ring = machinery.ring.take().filter(|_| kept);
         *machinery = Machinery {
             stopped: true,
+            ring,
             ..Machinery::default()
         };
+    }
+
+    fn rest(&self) {
+        // SAFETY: as in `stop`.
+        let machinery = unsafe { self.machinery() };
+        // Nobody here tells of events any more. A task that was polled here may wait for
+        // one elsewhere: it is woken, tries again, and is watched for at its new place.
+        if let Some(registry) = machinery.registry.as_mut() {
+            registry.disown(tasks::fire);
+        }
+        // As in `stop`; nothing is in flight.
+        *machinery = Machinery::default();
+        *self.post.lock() = Weak::new();
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -41,4 +41,4 @@ pub(crate) use incoming::Accepting;
 pub use probe::IoDriver;
 pub(crate) use readiness::Direction;
 pub(crate) use ring::RingSize;
-pub(crate) use source::{Source, closed};
+pub(crate) use source::{Source, closed, set_nonblocking};

@@ -29,7 +29,7 @@ static OUTSIDE: OnceLock<Outside> = OnceLock::new();
 static STARTING: Mutex<()> = Mutex::new(());
 
 fn outside() -> io::Result<&'static Outside> {
-    process::assert_not_forked();
+    process::about_to_start_threads();
     if let Some(outside) = OUTSIDE.get() {
         return Ok(outside);
     }
@@ -81,6 +81,7 @@ impl Outside {
             for waker in wakers {
                 quietly(|| waker.wake());
             }
+            process::stop_forked_thread();
         }
     }
 }

@@ -15,7 +15,9 @@
 //!
 //! Invariant 1 (tick): a bit is cleared only by who looked before its call, and
 //! if nothing was heard since. What is heard after the look may be what the call
-//! did not see.
+//! did not see. Ticks have 54 bits and do not come round: a thread that is stopped
+//! between its look and its call, by a debugger say, would have to miss 2^54 events,
+//! which take 571 years at a million a second.
 //! Invariant 2 (no wait is missed): who is about to link a place sets the direction's
 //! waiting bit, under the line's lock, and links only if the word it found there is
 //! not ready. Who makes it ready finds that bit, by its own change of the same word,
@@ -26,7 +28,7 @@
 //! begins to watch one, the kernel tells what is ready at that moment, so nothing
 //! is missed between the first call and the watching.
 
-use crate::primitive::{AtomicU32, Ordering};
+use crate::primitive::{AtomicU64, Ordering};
 use crate::sys::epoll::{FAULT, HANG_UP, IN, OUT, PRIORITY, READ_END};
 use crate::sys::{Lock, cache};
 use crate::wait::node::{Node, Place, WaitList, Wakes};
@@ -44,7 +46,7 @@ pub(crate) enum Direction {
 
 impl Direction {
     /// The bits that make it ready.
-    const fn ready(self) -> u32 {
+    const fn ready(self) -> u64 {
         match self {
             Self::Read => READABLE | MORE | READ_ENDED | CLOSED | LEFT,
             Self::Write => WRITABLE | WRITE_ENDED | CLOSED,
@@ -52,7 +54,7 @@ impl Direction {
     }
 
     /// The bits that a call which would block clears: what the kernel told.
-    const fn proven_wrong(self) -> u32 {
+    const fn proven_wrong(self) -> u64 {
         match self {
             Self::Read => (self.ready() | CAREFUL) & !(CLOSED | LEFT),
             Self::Write => self.ready() & !CLOSED,
@@ -60,7 +62,7 @@ impl Direction {
     }
 
     /// The bit that somebody may wait by.
-    const fn waiting(self) -> u32 {
+    const fn waiting(self) -> u64 {
         match self {
             Self::Read => WAITING_READ,
             Self::Write => WAITING_WRITE,
@@ -68,7 +70,7 @@ impl Direction {
     }
 
     /// The bit that a short transfer clears; the end stays the end.
-    const fn moving(self) -> u32 {
+    const fn moving(self) -> u64 {
         match self {
             Self::Read => READABLE | MORE,
             Self::Write => WRITABLE,
@@ -76,32 +78,32 @@ impl Direction {
     }
 }
 
-const READABLE: u32 = 1 << 0;
-const WRITABLE: u32 = 1 << 1;
+const READABLE: u64 = 1 << 0;
+const WRITABLE: u64 = 1 << 1;
 /// The peer has shut its side, or both did: reading never waits again, unless a
 /// call says that it would (a FIFO that is opened anew).
-const READ_ENDED: u32 = 1 << 2;
-const WRITE_ENDED: u32 = 1 << 3;
+const READ_ENDED: u64 = 1 << 2;
+const WRITE_ENDED: u64 = 1 << 3;
 /// This program has closed it; for good.
-const CLOSED: u32 = 1 << 4;
+const CLOSED: u64 = 1 << 4;
 /// There may be places of [`ReadyWait`]s in the line.
-const WAITING_READ: u32 = 1 << 5;
-const WAITING_WRITE: u32 = 1 << 6;
+const WAITING_READ: u64 = 1 << 5;
+const WAITING_WRITE: u64 = 1 << 6;
 /// A read left something behind: unlike `READABLE` this is known, not assumed.
-const MORE: u32 = 1 << 7;
+const MORE: u64 = 1 << 7;
 /// A short read says nothing: it may have stopped at an urgent byte, or before an error.
-const CAREFUL: u32 = 1 << 8;
+const CAREFUL: u64 = 1 << 8;
 /// Connections that somebody has accepted ahead are left here (`source`).
-const LEFT: u32 = 1 << 9;
-/// One more for each event.
-const TICK: u32 = 1 << 10;
+const LEFT: u64 = 1 << 9;
+/// One more for each event (invariant 1).
+const TICK: u64 = 1 << 10;
 
 /// How far from its place in line the waiter of a fiber is, about.
 const WAITER_BELOW: usize = 128;
 
 /// What was known when somebody looked.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Look(u32);
+pub(crate) struct Look(u64);
 
 impl Look {
     pub(crate) fn is_ready(self, direction: Direction) -> bool {
@@ -130,7 +132,7 @@ impl Look {
         self.0 & LEFT != 0
     }
 
-    fn tick(self) -> u32 {
+    fn tick(self) -> u64 {
         self.0 / TICK
     }
 }
@@ -149,7 +151,7 @@ impl std::fmt::Debug for Look {
 /// See the module header. In order: what an event of a reader needs first.
 #[repr(C)]
 pub(crate) struct Readiness {
-    word: AtomicU32,
+    word: AtomicU64,
     readers: Lock<WaitList<Node>>,
     /// Where the place in line is, and the fiber, of who waited last: to be loaded
     /// ahead, nothing else. They may be gone.
@@ -161,7 +163,7 @@ pub(crate) struct Readiness {
 impl Readiness {
     pub(crate) fn new() -> Self {
         Self {
-            word: AtomicU32::new(READABLE | WRITABLE),
+            word: AtomicU64::new(READABLE | WRITABLE),
             readers: Lock::new(WaitList::new()),
             place: AtomicPtr::new(ptr::null_mut()),
             fiber: AtomicPtr::new(ptr::null_mut()),
@@ -190,7 +192,7 @@ impl Readiness {
         }
     }
 
-    fn clear(&self, look: Look, bits: u32) {
+    fn clear(&self, look: Look, bits: u64) {
         let mut now = look.0;
         // Invariant 1. Relaxed: whoever waits looks again under a lock.
         while now & bits != 0 && Look(now).tick() == look.tick() {
@@ -253,8 +255,14 @@ impl Readiness {
         self.set(READABLE, true)
     }
 
+    /// A worker that has watched it does so no more: all waiters try again, and those that
+    /// have to wait are watched for by their own worker.
+    pub(crate) fn disown(&self) -> Wakes {
+        self.set(READABLE | WRITABLE, false)
+    }
+
     /// With `all` also who waits for something else than readiness, and has set no bit.
-    fn set(&self, bits: u32, all: bool) -> Wakes {
+    fn set(&self, bits: u64, all: bool) -> Wakes {
         let mut now = self.word.load(Ordering::Relaxed);
         // AcqRel: pairs with `look`; see there.
         while let Err(changed) = self.word.compare_exchange_weak(

@@ -5,13 +5,16 @@
 //! may already be taken from the kernel when the owner, on another thread, deletes
 //! the registration and closes the descriptor.
 //!
+//! A registry that ends, with its worker, takes its registrations out of all bodies that
+//! are left: a socket may outlive any number of runtimes, and keeps nothing of them.
+//!
 //! Invariant (slots): only the watching thread touches the slots. A deleted one is
 //! announced in the [`Post`], and reused only after the events that were taken
 //! before are dealt with; after the deletion the kernel makes no more.
 
 use super::body::Body;
 use crate::sys::epoll::{Bell, Epoll, EpollEvent, NO_EVENT};
-use crate::sys::{Lock, cache};
+use crate::sys::{Lock, cache, process};
 use crate::wait::node::Wakes;
 use std::io;
 use std::mem;
@@ -95,6 +98,14 @@ impl Registry {
         &self.post
     }
 
+    /// Wakes everybody who waits for a descriptor that is watched here, by `fire`.
+    pub(crate) fn disown(&mut self, fire: impl Fn(Wakes)) {
+        self.bury();
+        for body in self.slots.iter().flatten() {
+            fire(body.readiness().disown());
+        }
+    }
+
     /// Lets `bell` end a wait.
     pub(crate) fn add_bell(&self, bell: &Bell) -> io::Result<()> {
         self.post.epoll.add(bell.as_fd(), BELL)
@@ -170,6 +181,16 @@ impl Registry {
         }
         self.bury();
         heard
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        // In a forked child bodies may be locked by threads that it does not have.
+        if !process::is_forked() {
+            let watched = self.slots.drain(..).flatten();
+            watched.for_each(|body| body.forget(&self.post));
+        }
     }
 }
 

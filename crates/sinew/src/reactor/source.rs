@@ -226,8 +226,10 @@ impl Source {
     }
 
     fn is_watched_by(&self, post: &Arc<Post>) -> bool {
-        // Relaxed: only compared; and whoever would see its own post here has
-        // written it itself, or it is the one that all tasks share, under its lock.
+        // Relaxed: only compared. A post that is found here is registered: only its own
+        // registry takes it out (`Body::forget`), on the thread that would ask here, or
+        // under the lock of the one that all tasks share. One that has gone was taken out
+        // before its memory could become that of another.
         self.body.first.load(Ordering::Relaxed).cast_const() == Arc::as_ptr(post)
             || self
                 .body
@@ -349,8 +351,8 @@ impl AsFd for Source {
     }
 }
 
-/// Sets or clears `O_NONBLOCK`; answers how it was.
-fn set_nonblocking(fd: BorrowedFd<'_>, on: bool) -> io::Result<bool> {
+/// Sets or clears `O_NONBLOCK`; returns how it was.
+pub(crate) fn set_nonblocking(fd: BorrowedFd<'_>, on: bool) -> io::Result<bool> {
     let fd = fd.as_raw_fd();
     // SAFETY: no pointers.
     let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };

@@ -34,6 +34,18 @@ fn an_event_after_the_look_is_not_cleared() {
 }
 
 #[test]
+fn an_event_is_not_cleared_however_many_came_after_the_look() {
+    let readiness = Readiness::new();
+    let look = readiness.look();
+    // As many as would bring a tick of 22 bits round.
+    for _ in 0..1 << 22 {
+        hear(&readiness, IN);
+    }
+    readiness.would_block(look, Direction::Read);
+    assert!(readiness.look().is_ready(Direction::Read));
+}
+
+#[test]
 fn the_end_outlives_a_short_read_but_not_a_read_that_would_block() {
     let readiness = Readiness::new();
     hear(&readiness, IN | READ_END);

@@ -6,8 +6,11 @@
 //! | stack size       | `SINEW_STACK_KB`         | 256 KiB; 1 MiB with debug asserts| 16 KiB to 1 GiB    |
 //! | blocking threads | `SINEW_BLOCKING_THREADS` | 512                              | 1 to 65536         |
 //! | I/O driver       | `SINEW_IO`               | `auto`                           | `auto`, `uring`, `epoll` |
+//! | report panics    | `SINEW_REPORT_PANICS`    | 1                                | 0, 1               |
+//! | limit of a test  | `SINEW_TEST_TIMEOUT`     | 60 s                             | 0 (none) to 86400 s |
 //!
-//! A setting made in the program wins over the variable.
+//! A setting made in the program wins over the variable, but for a limit of 0: a debugger needs
+//! all the time there is.
 
 use crate::reactor::IoDriver;
 use crate::stack::StackClass;
@@ -16,6 +19,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 const WORKERS: RangeInclusive<usize> = 1..=1024;
+const SPARE_WORKERS: RangeInclusive<usize> = 0..=1024;
 const BLOCKING_THREADS: RangeInclusive<usize> = 1..=65536;
 
 /// How long an idle pool thread stays.
@@ -24,6 +28,12 @@ pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(10);
 pub(super) const QUANTUM: Duration = Duration::from_millis(10);
 /// How long a fiber may run before it is reported.
 pub(super) const HOG_AFTER: Duration = Duration::from_millis(100);
+/// How long fibers may wait for each other, while somebody waits for them, before they are
+/// listed.
+pub(super) const STALLED_AFTER: Duration = Duration::from_secs(5);
+/// How long a test may take.
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
+const TEST_TIMEOUTS: RangeInclusive<usize> = 0..=86400;
 /// How long a dropped runtime waits for its cancelled daemons.
 pub(super) const DAEMON_GRACE: Duration = Duration::from_secs(5);
 
@@ -91,6 +101,19 @@ pub(super) fn workers(set: Option<usize>) -> io::Result<usize> {
     }))
 }
 
+/// How many spares a runtime with that many workers has.
+pub(super) fn spare_workers(set: Option<usize>, workers: usize) -> io::Result<usize> {
+    let value = set.unwrap_or(workers);
+    if !SPARE_WORKERS.contains(&value) {
+        return Err(invalid(format!(
+            "spare_workers is {value}, but must be from {} to {}",
+            SPARE_WORKERS.start(),
+            SPARE_WORKERS.end()
+        )));
+    }
+    Ok(value)
+}
+
 pub(super) fn blocking_threads(set: Option<usize>) -> io::Result<usize> {
     let value = number(
         "blocking_threads",
@@ -141,4 +164,20 @@ pub(super) fn io(set: Option<IoDriver>) -> io::Result<IoDriver> {
             "SINEW_IO is '{other}', but must be 'auto', 'uring' or 'epoll'"
         ))),
     }
+}
+
+/// Whether a panic on a fiber is preceded by a line that names the fiber.
+pub(super) fn report_panics(set: Option<bool>) -> io::Result<bool> {
+    let value = number("report_panics", None, "SINEW_REPORT_PANICS", 0..=1)?;
+    Ok(set.unwrap_or(value != Some(0)))
+}
+
+/// How long a test may take that asks for `set`; none for as long as it likes.
+pub(crate) fn test_timeout(set: Option<Duration>) -> io::Result<Option<Duration>> {
+    let value = number("timeout", None, "SINEW_TEST_TIMEOUT", TEST_TIMEOUTS)?;
+    Ok(match value {
+        Some(0) => None,
+        Some(seconds) => Some(set.unwrap_or(Duration::from_secs(seconds as u64))),
+        None => Some(set.unwrap_or(TEST_TIMEOUT)),
+    })
 }

@@ -4,8 +4,8 @@
 //! process ends with `main`, as it does for detached threads.
 
 use super::runtime::Runtime;
-use crate::sched::current;
 use crate::sched::shared::Shared;
+use crate::sched::{current, switch};
 use crate::sys::process;
 use std::sync::{Arc, OnceLock};
 
@@ -41,4 +41,22 @@ pub(crate) fn shared_for_spawn<R>(with: impl FnOnce(&Arc<Shared>) -> R) -> R {
         return with(&shared);
     }
     with(global().shared())
+}
+
+/// Whether it is the global runtime.
+pub(super) fn is_global(shared: &Arc<Shared>) -> bool {
+    // It is never freed, so no other is ever at its address.
+    GLOBAL
+        .get()
+        .is_some_and(|global| Arc::ptr_eq(global.shared(), shared))
+}
+
+/// Calls `wait`, which waits for the children of a scope. The children of a plain thread are
+/// fibers of the global runtime, if there is one; it is told that somebody waits for them
+/// (`worker::stall`).
+pub(crate) fn awaiting_children<R>(wait: impl FnOnce() -> R) -> R {
+    let global = GLOBAL.get().filter(|_| switch::running().is_none());
+    let shared = global.map(|global| &**global.shared());
+    let _waits = shared.map(|shared| shared.awaited.begin(&shared.monitor));
+    wait()
 }

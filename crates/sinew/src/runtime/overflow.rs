@@ -1,7 +1,8 @@
 //! Tells the fault handler which fiber it caught.
 
+use crate::fiber::FiberId;
 use crate::sched::switch;
-use crate::stack::overflow::{self, OverflowReport, ShortName};
+use crate::stack::overflow::{self, Fault, OverflowBy, OverflowReport, ShortName};
 use std::io;
 use std::sync::OnceLock;
 
@@ -13,11 +14,11 @@ pub(super) fn install() -> io::Result<()> {
         .map_err(io::Error::from_raw_os_error)
 }
 
-/// The fiber that runs on this thread, if `fault` is in its guard.
+/// The fiber that runs on this thread, if `fault` is that of its stack.
 ///
 /// Runs in a signal handler: reads a thread-local that needs no initialisation,
 /// and memory of the running fiber, which cannot end meanwhile.
-fn describe(fault: usize) -> Option<OverflowReport> {
+fn describe(fault: &Fault) -> Option<OverflowReport> {
     let block = switch::running()?;
     // SAFETY: the running fiber is alive, and its context is initialised; its
     // extras are freed with its block.
@@ -31,15 +32,15 @@ fn describe(fault: usize) -> Option<OverflowReport> {
         // size, and the guard is at the low end.
         let low = fiber.root().addr() & !(class.bytes() - 1);
         let guard = low..low + class.guard_bytes();
-        if !guard.contains(&fault) {
-            return None;
-        }
+        let by = OverflowBy::find(fault, &guard)?;
         let name = fiber.extras().as_ref().and_then(|e| e.name.as_deref());
         Some(OverflowReport {
-            id: fiber.id(),
+            id: ShortName::shown(FiberId::new(fiber.id())),
             name: ShortName::new(name.unwrap_or("")),
+            spawned_at: fiber.spawned_at(),
             stack_bytes: class.bytes(),
             guard,
+            by,
         })
     }
 }

@@ -1,33 +1,38 @@
 //! A runtime: its threads, its life and its end.
 
 use super::builder::{Config, RuntimeBuilder};
+use super::shutdown_error::ShutdownError;
 use super::stats::RuntimeStats;
-use super::{config, overflow, shared_for_spawn, stats};
-use crate::fiber::{FiberId, WaitReason};
+use super::{overflow, panic_hook, shared_for_spawn, stats};
 use crate::queue::deque::Deques;
 use crate::reactor::Reactor;
+use crate::sched::awaited::Awaited;
 use crate::sched::bell::MonitorBell;
 use crate::sched::core::Core;
+use crate::sched::duty::Duty;
 use crate::sched::idle::Idle;
 use crate::sched::seam::Choice;
-use crate::sched::shared::{Lives, Remote, Settings, Shared};
-use crate::sched::{current, submit};
+use crate::sched::shared::{Lives, Remote, Settings, Shared, WorkerEnd};
+use crate::sched::{current, hooks, submit, switch};
 use crate::stack::overflow::AltStack;
-use crate::stack::{PoolConfig, StackPool};
+use crate::stack::{PoolConfig, Reserve, StackPool};
 use crate::sys::Lock;
 use crate::sys::process::AbortOnUnwind;
+use crate::sys::thread_state::{self, ThreadRef};
 use crate::sys::{cpu, fences, process};
 use crate::util::list::List;
+use crate::util::rng::os_seed;
 use crate::wait::Deadline;
 use crate::worker::monitor::{self, MonitorSettings};
 use crate::worker::pool::{Pool, PoolSettings};
 use crate::worker::run;
 use crate::worker::services::{self, Services};
 use crate::worker::shutdown::{self, Whom};
+use crate::worker::spare::{self, Spares};
 use std::fmt;
 use std::io;
 use std::panic::Location;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -38,9 +43,12 @@ const THREAD_GRACE: Duration = Duration::from_millis(100);
 /// Worker threads, a blocking pool and a monitor that run fibers.
 ///
 /// Several may live in one process. Dropping one waits for all its fibers that
-/// are no daemons, then cancels the daemons and waits a few seconds for them;
-/// what has not ended by then is reported and leaked, never cut off. Dropped on
-/// one of its own fibers or pool threads it only starts to shut down.
+/// are no daemons, then cancels the daemons and waits for them, for
+/// [`daemon_grace`](RuntimeBuilder::daemon_grace) at most;
+/// what has not ended by then is reported and leaked, never cut off, and the
+/// threads of the workers that it started on are kept. Dropped on
+/// one of its own fibers or pool threads, or inside of
+/// [`no_suspend`](crate::no_suspend), it only starts to shut down.
 ///
 /// ```
 /// let runtime = sinew::Runtime::builder().workers(2).build()?;
@@ -98,29 +106,62 @@ impl Runtime {
         stats::of(&self.shared)
     }
 
+    /// Closes the runtime to threads outside, and waits for all fibers that are no daemons;
+    /// false if `limit` was over first.
+    pub(crate) fn drain_within(
+        &self,
+        limit: Option<Duration>,
+        at: &'static Location<'static>,
+    ) -> bool {
+        submit::close(&self.shared);
+        let _waits = self.shared.awaited.begin(&self.shared.monitor);
+        let deadline = limit.and_then(Deadline::after);
+        shutdown::drain(&self.shared, Whom::NonDaemons, deadline, at)
+    }
+
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
     pub(super) fn start(config: Config) -> io::Result<Self> {
-        process::assert_not_forked();
-        process::watch_forks();
+        process::about_to_start_threads();
+        hooks::settle();
         fences::register();
         overflow::install()?;
+        if config.report_panics {
+            panic_hook::install();
+        }
         let several = config.workers > 1;
-        let deques: Vec<Deques> = (0..config.workers).map(|_| Deques::new()).collect();
+        let spares = if config.spare_workers > 0 && !thread_state::is_known() {
+            0
+        } else {
+            config.spare_workers
+        };
+        let slots = config.workers + spares;
+        let mut deques: Vec<Deques> = (0..slots).map(|_| Deques::new()).collect();
         let remotes = deques.iter().enumerate().map(|(index, deques)| {
             let stealers = several.then(|| deques.stealers());
             let driver = Reactor::new(config.driver, config.ring_size);
-            Remote::new(index, Box::new(driver), stealers).into()
+            let duty = if index < config.workers {
+                Duty::on_duty()
+            } else {
+                Duty::vacant()
+            };
+            Remote::new(index, Box::new(driver), stealers, duty).into()
         });
         let shared = Arc::new(Shared {
             settings: Settings {
                 name: config.name.clone(),
                 strict_order: config.strict_order,
+                by_time: !config.strict_order && config.choice.is_none() && !config.clock.stands(),
                 class: config.class,
+                daemon_grace: config.daemon_grace,
+                report_panics: config.report_panics,
+                unobserved: config.unobserved,
             },
             remotes: remotes.collect(),
+            workers: config.workers,
+            slots_used: config.workers.into(),
             injectors: crate::queue::deque::Injectors::new(),
             idle: Idle::new(config.workers),
             clock: config.clock,
@@ -132,11 +173,17 @@ impl Runtime {
             draining: Default::default(),
             can_look_out: cpu::allowed().is_ok_and(|cpus| cpus.len() > 1),
             cancelling: Default::default(),
+            give_up_at: Default::default(),
+            awaited: Awaited::default(),
+            joins_elsewhere: Default::default(),
             closed: Default::default(),
             closed_for_all: Default::default(),
             entering: Default::default(),
-            no_stack: Mutex::new(None),
+            waking: Default::default(),
+            no_stack: Mutex::new(Vec::new()),
             out_of_stacks: Default::default(),
+            said_no_stack: Default::default(),
+            reserve: Reserve::new(config.guard),
             outside: Lives::default(),
             abandoned: Lock::new(Vec::new()),
             given_up: Default::default(),
@@ -144,13 +191,23 @@ impl Runtime {
             monitor: MonitorBell::default(),
             services: OnceLock::new(),
         });
+        if let Err(error) = shared.reserve.fill() {
+            return Err(io::Error::new(io::ErrorKind::OutOfMemory, error));
+        }
         let pool = Pool::new(PoolSettings {
             limit: config.blocking_threads,
             keep_alive: config.keep_alive,
             name: format!("{}-blocking", config.name),
         });
+        let spare_deques = deques.split_off(config.workers);
+        let start_spare = |shared: &Arc<Shared>, index| {
+            let theirs = shared.clone();
+            let deques = move || spare::take_deques(&theirs, index);
+            start_worker(shared, index, deques, None, None)
+        };
         let services = Services {
             pool: Arc::new(pool),
+            spares: Spares::new(start_spare, config.spare_linger, spare_deques),
         };
         let fresh = shared.services.set(Box::new(services)).is_ok();
         assert!(fresh, "a new runtime has no services yet");
@@ -170,13 +227,14 @@ impl Runtime {
         let mut choice = config.choice;
         for (index, deques) in deques.into_iter().enumerate() {
             let cpu = (!cpus.is_empty()).then(|| cpus[index % cpus.len()]);
-            let thread = start_worker(&shared, index, deques, choice.take(), cpu)?;
+            let thread = start_worker(&shared, index, || deques, choice.take(), cpu)?;
             threads.workers.push(thread);
         }
         let settings = MonitorSettings {
             quantum: config.quantum,
             hog_after: config.hog_after,
             on_hog: config.on_hog,
+            stalled_after: config.stalled_after,
         };
         let watched = shared.clone();
         let monitor = std::thread::Builder::new()
@@ -193,7 +251,12 @@ impl Runtime {
 
     /// Cancels every fiber and waits for all of them, however long that takes.
     ///
-    /// As [`shutdown_timeout`](Self::shutdown_timeout) without a limit.
+    /// As [`shutdown_timeout`](Self::shutdown_timeout) without a limit, but for that of an earlier
+    /// [`Handle::shutdown_timeout`].
+    ///
+    /// # Panics
+    ///
+    /// As [`shutdown_timeout`](Self::shutdown_timeout).
     ///
     /// ```
     /// use std::time::Duration;
@@ -206,9 +269,9 @@ impl Runtime {
     /// ```
     #[track_caller]
     pub fn shutdown(self) {
-        // Beyond the clock's range is for ever, so nobody is left.
-        let ended = self.shutdown_timeout(Duration::MAX);
-        debug_assert!(ended.is_ok());
+        // Beyond the clock's range is for ever, so nobody is left; unless a handle's request has
+        // set a limit (`Handle::shutdown_timeout`).
+        log_leaks(self.shutdown_timeout(Duration::MAX));
     }
 
     /// Cancels every fiber and waits for all of them, at most for `timeout`.
@@ -222,7 +285,14 @@ impl Runtime {
     ///
     /// [`ShutdownError`] names the fibers that had not ended in time. They are
     /// leaked, with their stacks and all that is on them, and a later wake of
-    /// one does nothing.
+    /// one does nothing. The threads of workers on which they had started are
+    /// kept, since the fibers may borrow from their thread-locals
+    /// ([`ShutdownError::kept_threads`]).
+    ///
+    /// # Panics
+    ///
+    /// Inside of [`no_suspend`](crate::no_suspend) on a fiber of another runtime; the
+    /// runtime then ends as if it had been dropped there.
     ///
     /// ```
     /// use std::time::{Duration, Instant};
@@ -235,6 +305,10 @@ impl Runtime {
     /// ```
     #[track_caller]
     pub fn shutdown_timeout(mut self, timeout: Duration) -> Result<(), ShutdownError> {
+        if !is_inside(&self.shared) {
+            // While it is still whole: if this unwinds, `drop` ends it.
+            switch::about_to_wait();
+        }
         let Some(threads) = self.threads.take() else {
             return Ok(());
         };
@@ -243,7 +317,11 @@ impl Runtime {
             threads,
             at: Location::caller(),
         };
-        ending.on_a_thread_of_its_own_if_needed(move |ending| ending.cancel_and_stop(timeout))
+        ending.on_a_thread_of_its_own_if_needed(move |ending| {
+            let shared = ending.shared.clone();
+            let _waits = shared.awaited.begin(&shared.monitor);
+            ending.cancel_and_stop(timeout)
+        })
     }
 }
 
@@ -263,8 +341,10 @@ impl Drop for Runtime {
             at: Location::caller(),
         };
         let ended = ending.on_a_thread_of_its_own_if_needed(|ending| {
-            shutdown::drain(&ending.shared, Whom::NonDaemons, None, ending.at);
-            ending.cancel_and_stop(config::DAEMON_GRACE)
+            let shared = ending.shared.clone();
+            let _waits = shared.awaited.begin(&shared.monitor);
+            shutdown::drain(&shared, Whom::NonDaemons, None, ending.at);
+            ending.cancel_and_stop(shared.settings.daemon_grace)
         });
         log_leaks(ended);
     }
@@ -278,7 +358,8 @@ struct Ending {
 }
 
 impl Ending {
-    /// A fiber or pool thread of the runtime cannot wait for its own end.
+    /// A fiber or pool thread of the runtime cannot wait for its own end, and nobody can
+    /// inside of `no_suspend`, where a panic might be a second one while unwinding.
     fn on_a_thread_of_its_own_if_needed(
         self,
         end: impl FnOnce(Self) -> Result<(), ShutdownError> + Send + 'static,
@@ -286,7 +367,7 @@ impl Ending {
         // From now on only what is inside may spawn: else threads outside could
         // keep a runtime that is to end going for ever.
         submit::close(&self.shared);
-        if !is_inside(&self.shared) {
+        if !is_inside(&self.shared) && switch::may_wait() {
             return end(self);
         }
         let name = format!("{}-shutdown", self.shared.settings.name);
@@ -303,6 +384,7 @@ impl Ending {
 
     fn cancel_and_stop(self, timeout: Duration) -> Result<(), ShutdownError> {
         let shared = &self.shared;
+        // Relaxed: looked at again and again below.
         shared.cancelling.store(true, Ordering::Relaxed);
         let deadline = Deadline::after(timeout);
         // A fiber may be spawned while we cancel, by one that has not seen the
@@ -320,7 +402,7 @@ impl Ending {
                 // The monitor's callback may have come in before.
                 ended = shutdown::alive(shared, Whom::All) == 0;
             }
-            if next == deadline && deadline.is_some() {
+            if next == deadline && deadline.is_some() || shutdown::is_given_up(shared) {
                 break;
             }
         }
@@ -329,22 +411,30 @@ impl Ending {
         shared.wake_all();
         shared.monitor.stop();
         services::of(shared).pool.stop();
+        let mut workers = self.threads.workers;
+        workers.extend(services::of(shared).spares.close());
         let mut error = None;
         if ended {
-            for worker in self.threads.workers {
+            submit::wait_for_wakers(shared);
+            for worker in workers {
                 // A worker that panicked has aborted the process.
                 let _ = worker.join();
             }
         } else {
             // Wakes of leaked fibers go to inboxes of `shared`.
             std::mem::forget(shared.clone());
-            // A worker that runs a fiber which does not end does not end either.
-            wait_a_while(|| self.threads.workers.iter().all(JoinHandle::is_finished));
+            // A worker whose fiber does not let go does not stop; and not for the threads:
+            // those with leaked fibers never end.
+            let ends = || shared.remotes.iter().map(|remote| remote.end());
+            wait_a_while(|| ends().all(|end| end != WorkerEnd::Running));
+            let requested = shutdown::given_up_after(shared);
+            let timeout = requested.map_or(timeout, |requested| requested.min(timeout));
             error = Some(ShutdownError::new(shared, timeout));
             // What the others left behind; a late one does this itself. Relaxed:
             // set before, and read after, the lock of what was left.
             shared.given_up.store(true, Ordering::Relaxed);
             shutdown::abandon_queued(shared);
+            shutdown::abandon_unstarted(shared);
             shutdown::fail_abandoned(shared);
         }
         if let Some(monitor) = self.threads.monitor {
@@ -382,16 +472,19 @@ fn is_inside(shared: &Arc<Shared>) -> bool {
 fn start_worker(
     shared: &Arc<Shared>,
     index: usize,
-    deques: Deques,
+    deques: impl FnOnce() -> Deques + Send + 'static,
     choice: Option<Box<dyn Choice>>,
     cpu: Option<usize>,
 ) -> io::Result<JoinHandle<()>> {
-    static SEED: AtomicU64 = AtomicU64::new(0x5eed);
-    // Relaxed: any different numbers do.
-    let seed = SEED.fetch_add(0x9e37_79b9, Ordering::Relaxed);
+    let seed = choice.as_ref().map_or_else(os_seed, |choice| choice.seed());
     let shared = shared.clone();
+    let kind = if index < shared.workers {
+        "worker"
+    } else {
+        "spare"
+    };
     std::thread::Builder::new()
-        .name(format!("{}-worker-{index}", shared.settings.name))
+        .name(format!("{}-{kind}-{index}", shared.settings.name))
         .spawn(move || {
             // Unwinding out of the loop would drop live fibers' stacks.
             let abort = AbortOnUnwind("a worker thread panicked: this is a bug in sinew");
@@ -405,8 +498,17 @@ fn start_worker(
                      will not be explained: {error}"
                 ));
             }
-            let core = Core::new(shared, index, deques, choice, seed);
+            let thread = ThreadRef::current();
+            if thread.is_none() {
+                crate::sys::log::log(&format!(
+                    "worker {index} has no CPU clock, so fibers that hog it are not reported"
+                ));
+            }
+            let core = Core::new(shared, index, deques(), choice, seed);
+            core.remote().thread.set(thread);
             run::run(&core);
+            core.remote().thread.set(None);
+            spare::vacate(core);
             std::mem::forget(abort);
         })
 }
@@ -458,92 +560,7 @@ impl fmt::Debug for Runtime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Runtime")
             .field("name", &self.shared.settings.name)
-            .field("workers", &self.shared.remotes.len())
+            .field("workers", &self.shared.workers)
             .finish()
     }
 }
-
-/// A fiber that had not ended when its runtime was given up.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct LeakedFiber {
-    /// Its id.
-    pub id: FiberId,
-    /// Its name, if it has one.
-    pub name: Option<String>,
-    /// What it waits for; `None` if it runs or never started.
-    pub waits_for: WaitReason,
-    /// Where it waits, or waited last.
-    pub waits_at: Option<&'static Location<'static>>,
-    /// Where it was spawned.
-    pub spawned_at: Option<&'static Location<'static>>,
-}
-
-/// Some fibers did not end in time; see [`Runtime::shutdown_timeout`].
-#[derive(Clone, Debug)]
-pub struct ShutdownError {
-    runtime: String,
-    timeout: Duration,
-    leaked: Vec<LeakedFiber>,
-}
-
-impl ShutdownError {
-    fn new(shared: &Arc<Shared>, timeout: Duration) -> Self {
-        let survivors = shutdown::survivors(shared);
-        let leaked = survivors.iter().map(|block| {
-            // SAFETY: the reference keeps the block and its extras.
-            let extras = unsafe { block.extras().as_ref() };
-            LeakedFiber {
-                id: FiberId::new(block.id()),
-                name: extras.and_then(|extras| extras.name.as_deref().map(String::from)),
-                waits_for: block.wait_reason(),
-                waits_at: block.waits_at(),
-                spawned_at: block.spawned_at(),
-            }
-        });
-        Self {
-            runtime: shared.settings.name.clone(),
-            timeout,
-            leaked: leaked.collect(),
-        }
-    }
-
-    /// The fibers that were leaked.
-    pub fn leaked(&self) -> &[LeakedFiber] {
-        &self.leaked
-    }
-}
-
-impl fmt::Display for ShutdownError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const SHOWN: usize = 8;
-        let count = self.leaked.len();
-        write!(
-            f,
-            "runtime '{}': {count} fiber{} had not ended {:?} after being cancelled, and {} leaked:",
-            self.runtime,
-            if count == 1 { "" } else { "s" },
-            self.timeout,
-            if count == 1 { "is" } else { "are" },
-        )?;
-        for (index, fiber) in self.leaked.iter().take(SHOWN).enumerate() {
-            let comma = if index == 0 { "" } else { ";" };
-            write!(f, "{comma} {}", fiber.id.with_name(fiber.name.as_deref()))?;
-            if let Some(at) = fiber
-                .waits_at
-                .filter(|_| fiber.waits_for != WaitReason::None)
-            {
-                write!(f, ", waits in {:?} at {at}", fiber.waits_for)?;
-            }
-            if let Some(at) = fiber.spawned_at {
-                write!(f, ", spawned at {at}")?;
-            }
-        }
-        if self.leaked.len() > SHOWN {
-            write!(f, "; and {} more", self.leaked.len() - SHOWN)?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for ShutdownError {}

@@ -1,6 +1,9 @@
 //! What needs a switch that users do not have: forced guards, few stacks, a
 //! virtual clock, a scripted choice.
 
+mod spares;
+
+use crate::channel::{Select, unbounded};
 use crate::sched::seam::Choice;
 use crate::stack::GuardChoice;
 use crate::timer::VirtualClock;
@@ -92,7 +95,7 @@ fn without_stacks_fibers_wait_in_order_and_the_error_names_the_limit() {
         }
         drop(order);
         // The flag goes down once nobody waits any more.
-        while runtime.shared().out_of_stacks.load(Ordering::Relaxed) {
+        while runtime.shared().out_of_stacks.load(Ordering::Relaxed) != 0 {
             std::thread::yield_now();
         }
         runtime.spawn(|| ()).join().unwrap();
@@ -124,7 +127,7 @@ fn a_fiber_that_never_got_a_stack_ends_with_the_runtime_and_says_so() {
     let flag = Arc::new(());
     let held = flag.clone();
     let starved = runtime.spawn(move || drop(held));
-    while !runtime.shared().out_of_stacks.load(Ordering::Relaxed) {
+    while runtime.shared().out_of_stacks.load(Ordering::Relaxed) == 0 {
         std::thread::yield_now();
     }
     // `park` returns once when cancelled; this fiber then ends and its stack
@@ -149,7 +152,7 @@ fn a_fiber_that_never_got_a_stack_ends_with_the_runtime_and_says_so() {
             break starved;
         }
     };
-    while !runtime.shared().out_of_stacks.load(Ordering::Relaxed) {
+    while runtime.shared().out_of_stacks.load(Ordering::Relaxed) == 0 {
         std::thread::yield_now();
     }
     let error = runtime
@@ -157,7 +160,8 @@ fn a_fiber_that_never_got_a_stack_ends_with_the_runtime_and_says_so() {
         .unwrap_err();
     let leaked: Vec<_> = error.leaked().iter().map(|fiber| fiber.id).collect();
     assert!(leaked.contains(&endless.fiber().id()), "{error}");
-    assert!(starved.join().unwrap_err().is_no_stack());
+    // Cancelled, it ended on the stack that is set aside.
+    assert!(starved.join().unwrap_err().is_cancelled());
     endless.fiber().unpark(); // goes nowhere, harms nobody
 }
 
@@ -197,18 +201,48 @@ fn on_a_virtual_clock_sleeps_take_no_time_and_wake_in_order() {
     assert!(clock.now_ns() > 3_600_000_000_000);
 }
 
-struct Seeded(Rng);
+struct Seeded(Rng, u64);
 
 impl Choice for Seeded {
     fn pick(&mut self, ready: usize) -> usize {
         self.0.below(ready)
     }
+
+    fn seed(&self) -> u64 {
+        self.1
+    }
+}
+
+/// A runtime whose choices come from `seed`, if there is one.
+fn with_seed(seed: Option<u64>) -> Runtime {
+    let mut builder = builder(1).strict_order(true);
+    if let Some(seed) = seed {
+        builder.choice = Some(Box::new(Seeded(Rng::new(seed), seed)));
+    }
+    builder.build().unwrap()
+}
+
+/// Which of two arms that are always ready a select takes.
+fn arms_taken(seed: Option<u64>) -> Vec<bool> {
+    with_seed(seed).run(|| {
+        let (_, one) = unbounded::<u8>();
+        let (_, two) = unbounded::<u8>(); // both disconnected, so always ready
+        let mut select = Select::new();
+        let first = select.recv(&one);
+        select.recv(&two);
+        (0..128).map(|_| select.ready() == first).collect()
+    })
+}
+
+#[test]
+fn arms_are_chosen_by_the_seed_or_else_differently_in_each_runtime() {
+    assert_eq!(arms_taken(Some(1)), arms_taken(Some(1)));
+    assert_ne!(arms_taken(Some(1)), arms_taken(Some(2)));
+    assert_ne!(arms_taken(None), arms_taken(None));
 }
 
 fn order_with_seed(seed: u64) -> Vec<usize> {
-    let mut builder = builder(1).strict_order(true);
-    builder.choice = Some(Box::new(Seeded(Rng::new(seed))));
-    let runtime = builder.build().unwrap();
+    let runtime = with_seed(Some(seed));
     let order = Arc::new(Mutex::new(Vec::new()));
     runtime.run(|| {
         let fibers: Vec<_> = (0..8)
@@ -267,7 +301,7 @@ fn a_closure_that_is_refused_may_end_the_runtime_when_it_is_dropped() {
     let parked = occupy(&runtime, 1);
     let handle = runtime.handle();
     let starved = runtime.spawn(|| ());
-    while !runtime.shared().out_of_stacks.load(Ordering::Relaxed) {
+    while runtime.shared().out_of_stacks.load(Ordering::Relaxed) == 0 {
         std::thread::yield_now();
     }
     struct Ends(Option<Runtime>, Arc<AtomicUsize>);
@@ -289,4 +323,93 @@ fn a_closure_that_is_refused_may_end_the_runtime_when_it_is_dropped() {
     release(parked);
     assert!(refused.join().unwrap());
     starved.join().unwrap();
+}
+
+#[test]
+fn a_scope_does_not_wait_for_a_child_that_was_refused_and_panicked_when_dropped() {
+    struct Panics;
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            std::panic::resume_unwind(Box::new("dropped"));
+        }
+    }
+    for workers in [1, 2] {
+        let runtime = with_stacks(workers, 1);
+        let caught = runtime.run(|| {
+            let starved = crate::spawn(|| ());
+            while crate::Builder::new()
+                .spawn(|| ())
+                .map(|other| other.cancel())
+                .is_ok()
+            {
+                crate::yield_now();
+            }
+            let caught = std::panic::catch_unwind(|| {
+                crate::scope(|s| {
+                    let panics = Panics;
+                    s.spawn(move || drop(panics));
+                });
+            });
+            starved.cancel();
+            caught
+        });
+        assert_eq!(caught.unwrap_err().downcast_ref(), Some(&"dropped"));
+    }
+}
+
+/// Fibers of several sizes that find few stacks, cancelled at random, alone and in scopes:
+/// each ends, and each closure is gone.
+#[test]
+fn of_many_fibers_that_wait_for_few_stacks_each_ends() {
+    let seed = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(1, |time| time.as_nanos() as u64);
+    println!("seed {seed}");
+    let mut rng = Rng::new(seed);
+    for round in 0..60 {
+        let runtime = with_stacks(1 + round % 2, 1 + rng.below(4));
+        let alive = Arc::new(());
+        let sized = |rng: &mut Rng| {
+            let size = [16 << 10, 64 << 10, 256 << 10][rng.below(3)];
+            crate::Builder::new().stack_size(size)
+        };
+        let mut fibers = Vec::new();
+        for _ in 0..40 {
+            let (kept, builder) = (alive.clone(), sized(&mut rng));
+            let (children, turns) = (rng.below(4), rng.below(5));
+            let children: Vec<_> = (0..children).map(|_| sized(&mut rng)).collect();
+            let spawned = builder.spawn_on(&runtime.handle(), move || {
+                crate::scope(|s| {
+                    // Without it they could wait for our own stack.
+                    s.cancel_on_exit();
+                    for child in children {
+                        let kept = &kept;
+                        let _refused = child.spawn_scoped(s, move || drop(kept.clone()));
+                    }
+                    (0..turns).for_each(|_| crate::yield_now());
+                });
+            });
+            let Ok(fiber) = spawned else {
+                continue; // refused: its class has none now
+            };
+            if rng.below(3) == 0 {
+                fiber.cancel();
+            }
+            fibers.push(fiber);
+            if rng.below(4) == 0 {
+                let index = rng.below(fibers.len());
+                fibers[index].cancel();
+            }
+        }
+        let shut_down = rng.below(3) == 0;
+        if shut_down {
+            runtime.shutdown();
+        }
+        for fiber in fibers {
+            if let Err(error) = fiber.join() {
+                assert!(error.is_cancelled() || error.is_no_stack(), "{error}");
+            }
+        }
+        assert_eq!(Arc::strong_count(&alive), 1);
+    }
 }

@@ -6,7 +6,7 @@
 
 use crate::primitive::{AtomicU32, Ordering, fence};
 use crate::sys::futex;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// See the module header.
 #[derive(Default)]
@@ -40,21 +40,33 @@ impl MonitorBell {
         }
     }
 
-    /// Sleeps until rung, unless `still` says otherwise after the bell was hung.
-    pub(crate) fn sleep(&self, still: impl FnOnce() -> bool) {
+    /// Sleeps until rung, unless `still` says otherwise after the bell was hung, and for no
+    /// longer than `limit` says then; true if that was over first.
+    pub(crate) fn sleep(
+        &self,
+        still: impl FnOnce() -> bool,
+        limit: impl FnOnce() -> Option<Duration>,
+    ) -> bool {
         if !self.change(Self::AWAKE, Self::ASLEEP) {
-            return; // stopped
+            return false; // stopped
         }
         // Pairs with the fence of whoever rings.
         fence(Ordering::SeqCst);
-        if still() {
-            while self.0.load(Ordering::Relaxed) == Self::ASLEEP {
-                futex::wait(&self.0, Self::ASLEEP, None);
-            }
-        } else {
+        if !still() {
             // Lost to a ring or a stop: both leave it awake.
             self.change(Self::ASLEEP, Self::AWAKE);
+            return false;
         }
+        // Beyond the clock's range is for ever.
+        let until = limit().and_then(|limit| Instant::now().checked_add(limit));
+        while self.0.load(Ordering::Relaxed) == Self::ASLEEP {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return self.change(Self::ASLEEP, Self::AWAKE);
+            }
+            futex::wait(&self.0, Self::ASLEEP, left);
+        }
+        false
     }
 
     fn change(&self, from: u32, to: u32) -> bool {

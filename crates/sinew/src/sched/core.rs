@@ -7,23 +7,25 @@
 //! Invariant 1 (one at a time): `&mut` borrows of a core's parts last for one
 //! call of this file's methods or one `with_*` closure, and no user code runs
 //! and no switch happens inside.
-//! Invariant 2 (alive): a core outlives every fiber that runs on it: the loop
-//! drops it after its last switch.
+//! Invariant 2 (alive): a core outlives every fiber that runs on it: it is dropped
+//! after the last switch of the loop, and never if fibers were leaked here
+//! (`worker::kept`).
 
+use super::queues::Queues;
 use super::seam::Choice;
 use super::shared::{Remote, Shared};
+use super::starved::Starved;
 use crate::fiber::slab::BlockCache;
 use crate::fiber::{Block, Priority};
 use crate::queue::Entry;
 use crate::queue::deque::{Deques, Injectors};
 use crate::queue::fifo::Levels;
 use crate::queue::level::LevelPicker;
+use crate::queue::preempted::Preempted;
 use crate::stack::HotStacks;
-use crate::sys::cache;
 use crate::timer::Wheel;
 use crate::util::rng::Rng;
 use std::cell::{Cell, UnsafeCell};
-use std::collections::VecDeque;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -35,11 +37,6 @@ use std::sync::atomic::Ordering;
 /// whole level before the first leaf ends, each fiber on a stack of its own.
 pub(crate) const NEXT_IN_A_ROW: u32 = 64;
 
-/// With several workers this many started fibers run for each unstarted one, if
-/// there are both. Taking turns one by one starts nearly all of 100k fibers that
-/// yield ten times before the first ends, each on a fresh stack.
-const STARTED_FIRST: u32 = 15;
-
 /// What one worker owns; see the module header.
 pub(crate) struct Core {
     shared: Arc<Shared>,
@@ -47,6 +44,8 @@ pub(crate) struct Core {
     remote: NonNull<Remote>,
     index: usize,
     several: bool,
+    /// In a slot for spares.
+    is_spare: bool,
     looks_again: bool,
     may_spin: bool,
     pub(crate) current: Cell<*const Block>,
@@ -71,87 +70,10 @@ pub(crate) struct Core {
     stacks: UnsafeCell<HotStacks>,
     blocks: UnsafeCell<BlockCache>,
     rng: UnsafeCell<Rng>,
-    /// Unstarted fibers that found no stack, in order.
-    starved: UnsafeCell<VecDeque<NonNull<Block>>>,
-}
-
-/// How much of a stack is loaded ahead: the frames of a wait, and the caller's.
-const FRAME_LINES: usize = 14;
-
-struct Queues {
-    ready: Levels,
-    deques: Deques,
-    picker: LevelPicker,
-    /// Per level: private entries taken, while there were both, since the last
-    /// one from the deque.
-    private_in_a_row: [u32; Priority::LEVELS],
-    choice: Option<Box<dyn Choice>>,
-}
-
-impl Queues {
-    /// The next private entry of a level, as the choice says.
-    #[inline]
-    fn next_private(&mut self, level: usize) -> Option<Entry> {
-        match &mut self.choice {
-            None => self.ready.pop(level),
-            Some(choice) => {
-                let ready = self.ready.level_len(level);
-                let index = choice.pick(ready);
-                assert!(index < ready, "a choice of {index} among {ready}");
-                self.ready.pop_at(level, index)
-            }
-        }
-    }
-
-    /// Starts to load what a switch to the next fibers needs: the block of the one after
-    /// the next, and of the next, whose block should be there by now, its stack.
-    #[inline]
-    fn load_ahead(&self) {
-        if let Some(later) = self.ready.coming(1) {
-            let block = later.block().as_ptr();
-            cache::prefetch(block);
-            cache::prefetch(block.wrapping_byte_add(cache::LINE));
-        }
-        let next = self.ready.coming(0).filter(|next| !next.is_fresh());
-        if let Some(next) = next {
-            // SAFETY: the entry of a started fiber owns it.
-            let frame = unsafe { next.block().as_ref() }.rests_at();
-            for line in 0..FRAME_LINES {
-                cache::prefetch(frame.wrapping_byte_add(line * cache::LINE));
-            }
-        }
-    }
-
-    /// The next entry: mostly private ones, so that what has begun ends and its
-    /// stack serves the next, but the deque has its turn, in each level.
-    fn next_of_both(&mut self) -> Option<Entry> {
-        loop {
-            let (private, stealable) = (self.ready.ready(), self.deques.maybe());
-            let level = self.picker.pick(private | stealable)?;
-            let bit = 1 << level;
-            if private & bit == 0 {
-                // The deque's bit is a hint. If it was wrong it is cleared now;
-                // the turn was nobody's, and whoever is next gets it.
-                if let Some(entry) = self.deques.pop(level) {
-                    return Some(entry);
-                }
-                self.picker.take_back();
-                continue;
-            }
-            let in_a_row = &mut self.private_in_a_row[level];
-            if stealable & bit != 0 {
-                if *in_a_row >= STARTED_FIRST {
-                    *in_a_row = 0;
-                    if let Some(entry) = self.deques.pop(level) {
-                        return Some(entry);
-                    }
-                } else {
-                    *in_a_row += 1;
-                }
-            }
-            return self.next_private(level);
-        }
-    }
+    /// Unstarted fibers that found no stack, and those that will only end.
+    starved: UnsafeCell<Starved>,
+    /// The fiber that runs on the runtime's reserve, if it is one of ours.
+    pub(crate) on_reserve: Cell<*const Block>,
 }
 
 impl Core {
@@ -168,6 +90,7 @@ impl Core {
             remote: NonNull::from(&*shared.remotes[index]),
             index,
             several: shared.several_workers(),
+            is_spare: index >= shared.workers,
             may_spin: shared.can_look_out
                 && !shared.settings.strict_order
                 && !shared.clock.stands(),
@@ -183,7 +106,9 @@ impl Core {
             burst: Cell::new(0),
             queues: UnsafeCell::new(Queues {
                 ready: Levels::new(),
+                preempted: Preempted::new(),
                 deques,
+                offered: false,
                 picker: LevelPicker::new(),
                 private_in_a_row: [0; Priority::LEVELS],
                 choice,
@@ -192,7 +117,8 @@ impl Core {
             stacks: UnsafeCell::new(stacks),
             blocks: UnsafeCell::new(BlockCache::new()),
             rng: UnsafeCell::new(Rng::new(seed ^ index as u64)),
-            starved: UnsafeCell::new(VecDeque::new()),
+            starved: UnsafeCell::new(Starved::default()),
+            on_reserve: Cell::new(ptr::null()),
             shared,
         }
     }
@@ -229,6 +155,56 @@ impl Core {
 
     pub(crate) fn several(&self) -> bool {
         self.several
+    }
+
+    /// Whether time counts here, and not switches alone (`worker::urgency`).
+    pub(crate) fn by_time(&self) -> bool {
+        self.shared.settings.by_time
+    }
+
+    /// Whether what lies in the deque is left to idle workers for now.
+    pub(crate) fn offers(&self) -> bool {
+        self.queues(|queues| queues.offered)
+    }
+
+    /// Whether this worker may take fibers that have not started here.
+    #[inline]
+    pub(crate) fn takes_new(&self) -> bool {
+        !self.is_spare || self.remote().duty.is_on()
+    }
+
+    pub(crate) fn is_spare(&self) -> bool {
+        self.is_spare
+    }
+
+    /// Hands what thieves could take to all workers: a retired spare's.
+    pub(crate) fn hand_over(&self) {
+        let mut some = false;
+        while let Some((level, entry)) = self.queues(|queues| queues.deques.pop_any()) {
+            self.shared.injectors.push(level, entry);
+            some = true;
+        }
+        if some {
+            self.shared.wake_searcher();
+        }
+    }
+
+    /// Whether no started fiber belongs to this worker, running or not.
+    pub(crate) fn has_no_fibers(&self) -> bool {
+        let counters = &self.remote().counters;
+        // Relaxed: our own counters.
+        let started = counters.started.load(Ordering::Relaxed);
+        let ended = counters.ended.load(Ordering::Relaxed);
+        let migratable = counters.migratable.load(Ordering::Relaxed);
+        let pinned = started.wrapping_sub(ended).wrapping_sub(migratable);
+        // Acquire: who took the last one away is done with this slot; pairs with the
+        // Release in `run::resume`.
+        pinned == 0 && self.remote().migrants.load(Ordering::Acquire) == 0
+    }
+
+    /// The thieves' side of the deque goes on with what this returns.
+    pub(crate) fn into_deques(self) -> Deques {
+        self.queues.into_inner().deques
     }
 
     /// Whether fibers may let others run before they wait (`wait::look`).
@@ -277,10 +253,7 @@ impl Core {
     }
 
     /// Calls `with` on the fibers that wait for a stack.
-    pub(crate) fn with_starved<R>(
-        &self,
-        with: impl FnOnce(&mut VecDeque<NonNull<Block>>) -> R,
-    ) -> R {
+    pub(crate) fn with_starved<R>(&self, with: impl FnOnce(&mut Starved) -> R) -> R {
         // SAFETY: invariant 1: callers only push and pop.
         with(unsafe { &mut *self.starved.get() })
     }
@@ -310,6 +283,11 @@ impl Core {
             self.push_private(entry);
             return 0;
         }
+        if !self.takes_new() {
+            self.shared.injectors.push(Self::level_of(entry), entry);
+            self.shared.wake_searcher();
+            return 0;
+        }
         let level = Self::level_of(entry);
         self.queues(|queues| {
             queues.deques.push(level, entry);
@@ -323,18 +301,31 @@ impl Core {
         if self.shared.settings.strict_order || self.in_a_row.get() >= NEXT_IN_A_ROW {
             return Err(entry);
         }
-        let ready = self.queues(|queues| queues.ready.ready() | queues.deques.maybe());
+        let ready = self.queues(|queues| {
+            queues.ready.ready() | queues.preempted.ready() | queues.deques.maybe()
+        });
         if ready >> Self::level_of(entry) > 1 {
             return Err(entry); // something more urgent waits
         }
-        match self.run_next.replace(Some(entry)) {
+        self.queue_former(self.run_next.replace(Some(entry)));
+        Ok(())
+    }
+
+    /// Queues an entry that was to run next, and does not.
+    #[inline]
+    fn queue_former(&self, former: Option<Entry>) {
+        match former {
             Some(former) if former.is_fresh() => {
                 self.push_stealable(former);
             }
             Some(former) => self.push_private(former),
             None => {}
         }
-        Ok(())
+    }
+
+    /// Ends a row of fibers that ran next: the queues have their turn.
+    pub(crate) fn end_row(&self) {
+        self.queue_former(self.run_next.take());
     }
 
     /// Whether a claimed fiber could run next; see [`Core::try_run_next`].
@@ -342,9 +333,11 @@ impl Core {
         !self.shared.settings.strict_order && self.in_a_row.get() < NEXT_IN_A_ROW
     }
 
-    /// The next entry of this worker's own: run-next, private queue or deque.
+    /// The next entry of this worker's own: run-next, private queue, deque or
+    /// preempted. `looked` says whether the worker has looked around in this turn,
+    /// and asked its driver: if not, none is returned in the place of a preempted one.
     #[inline]
-    pub(crate) fn next_own(&self) -> Option<Entry> {
+    pub(crate) fn next_own(&self, looked: bool) -> Option<Entry> {
         if let Some(entry) = self.run_next.take() {
             self.in_a_row.set(self.in_a_row.get() + 1);
             return Some(entry);
@@ -353,11 +346,14 @@ impl Core {
         let several = self.several;
         let cold = self.cold.get();
         self.queues(|queues| {
-            let entry = if several {
+            let entry = if queues.preempted.ready() != 0 {
+                queues.next_beside_preempted(looked)
+            } else if several {
                 queues.next_of_both()
             } else {
-                let level = queues.picker.pick(queues.ready.ready())?;
-                queues.next_private(level)
+                let pick = queues.picker.pick(queues.ready.ready(), 0)?;
+                queues.picker.taken(pick);
+                queues.next_private(pick.level)
             };
             if cold > 0 {
                 self.cold.set(cold - 1);
@@ -365,6 +361,83 @@ impl Core {
             }
             entry
         })
+    }
+
+    /// Whether fibers that compute are queued here.
+    #[inline]
+    pub(crate) fn has_preempted(&self) -> bool {
+        self.queues(|queues| queues.preempted.ready() != 0)
+    }
+
+    /// Lets others see whether fibers that compute are queued here.
+    pub(super) fn publish_computes(&self) {
+        // Relaxed: a hint for where new fibers go, and for the monitor.
+        let computes = &self.remote().computes;
+        computes.store(self.has_preempted(), Ordering::Relaxed);
+    }
+
+    /// Queues a fiber that computes, behind the others of its priority.
+    pub(crate) fn push_preempted(&self, block: NonNull<Block>) {
+        let entry = Entry::started(block);
+        let level = Self::level_of(entry);
+        self.queues(|queues| queues.preempted.push(level, entry));
+        self.publish_computes();
+    }
+
+    /// Notes how long fibers have been passed over (`queue::share`); `running` is
+    /// the level of a fiber that computes now. Reads the clock if that matters.
+    pub(crate) fn keep_shares(&self, running: Option<usize>) {
+        let running_bit = running.map_or(0, |level| 1 << level);
+        let matters = self.queues(|queues| {
+            let preempted = queues.preempted.ready();
+            let all = queues.ready.ready() | queues.deques.maybe() | preempted | running_bit;
+            preempted != 0 || all.count_ones() > 1 || queues.picker.owed() != 0
+        });
+        if !matters {
+            return;
+        }
+        let now = self.shared.clock.now();
+        self.queues(|queues| {
+            let preempted = queues.preempted.ready();
+            let all = queues.ready.ready() | queues.deques.maybe() | preempted | running_bit;
+            queues.picker.look(all, now);
+            queues.preempted.look(all, running, now);
+        });
+    }
+
+    /// Whether a fiber of `level` that computes must let others run.
+    pub(crate) fn must_give_way(&self, level: usize) -> bool {
+        self.run_next.get().is_some()
+            || self.queues(|queues| {
+                let ready = queues.ready.ready() | queues.stealable();
+                let all = ready | queues.preempted.ready();
+                let lower = all & ((1 << level) - 1);
+                ready >> level != 0 || all >> level > 1 || lower & queues.picker.owed() != 0
+            })
+    }
+
+    /// On a worker with fibers that compute, or whose fiber `runs_on` and computes:
+    /// leaves what other workers could take to an idle one, if there is one, until
+    /// the next look around. A started fiber stays where it started, so that one
+    /// started here would share the worker with those for good. Says whether it does.
+    pub(crate) fn offer_if_computing(&self, runs_on: bool) -> bool {
+        let offers = self.several
+            && (runs_on || self.has_preempted())
+            && self.shared.idle.somebody_is_idle()
+            && !self.queues(|queues| queues.offered)
+            && (self.has_stealable()
+                || !self.remote().mail.is_empty()
+                || !self.shared.injectors.is_empty());
+        self.queues(|queues| queues.offered = offers);
+        if offers {
+            self.shared.wake_searcher();
+        }
+        offers
+    }
+
+    /// Takes what was left to idle workers: no fiber computes here any more.
+    pub(crate) fn end_offer(&self) {
+        self.queues(|queues| queues.offered = false);
     }
 
     /// A fiber was woken by events or time, not by another fiber: its stack and its
@@ -473,22 +546,11 @@ impl Core {
         })
     }
 
-    /// Fibers that have started here and not ended.
-    pub(crate) fn started_here(&self) -> usize {
-        // Relaxed: our own counters.
-        let counters = &self.remote().counters;
-        let ended = counters.ended.load(Ordering::Relaxed);
-        // A migratable fiber may end on another worker than it started on.
-        counters
-            .started
-            .load(Ordering::Relaxed)
-            .saturating_sub(ended) as usize
-    }
-
     /// Sorts the queues again after a priority was inherited.
     pub(crate) fn resort(&self) {
         self.queues(|queues| {
             queues.ready.resort(Self::level_of);
+            queues.preempted.resort(Self::level_of);
             queues.deques.resort(Self::level_of);
         });
     }
@@ -496,28 +558,17 @@ impl Core {
     /// Fibers that are ready to run here.
     pub(crate) fn ready(&self) -> usize {
         let next = usize::from(self.run_next.get().is_some());
-        self.queues(|queues| queues.ready.len() + queues.deques.len()) + next
+        self.queues(|queues| queues.ready.len() + queues.preempted.len() + queues.deques.len())
+            + next
     }
 
     /// Whether there are any.
     #[inline]
     pub(crate) fn has_ready(&self) -> bool {
         self.run_next.get().is_some()
-            || self.queues(|queues| (queues.ready.ready() | queues.deques.maybe()) != 0)
-    }
-
-    /// The load: live started fibers + 8 × ready ones.
-    pub(crate) fn load(&self) -> usize {
-        self.started_here() + 8 * self.ready()
-    }
-
-    /// Lets other workers see the load.
-    pub(crate) fn publish_load(&self) {
-        let load = self.load() as u64;
-        let counters = &self.remote().counters;
-        counters.load.store(load, Ordering::Relaxed);
-        let timers = self.with_wheel(|wheel| wheel.len()) as u64;
-        counters.timers.store(timers, Ordering::Relaxed);
+            || self.queues(|queues| {
+                queues.ready.ready() | queues.preempted.ready() | queues.deques.maybe() != 0
+            })
     }
 
     /// Whether a fiber spawned now will probably be joined at once.

@@ -14,9 +14,9 @@
 
 use super::core::Core;
 use super::shared::Shared;
-use crate::fiber::ThreadProxy;
 use crate::fiber::cancel::Frame;
 use crate::fiber::locals::Locals;
+use crate::fiber::{Binding, ThreadProxy};
 use crate::primitive;
 use std::arch::asm;
 use std::cell::{Cell, OnceCell};
@@ -36,7 +36,7 @@ thread_local! {
     /// The innermost frame on this thread's own stack (`fiber::cancel`).
     static FRAMES: Cell<*const Frame> = const { Cell::new(ptr::null()) };
     /// The innermost binding of a scoped value there.
-    static VALUES: Cell<*const ()> = const { Cell::new(ptr::null()) };
+    static VALUES: Cell<*const Binding> = const { Cell::new(ptr::null()) };
     /// The thread's values of `fiber_local!`.
     static LOCALS: OwnLocals = const { OwnLocals(Locals::new()) };
     /// What stands for this thread where a fiber is expected.
@@ -60,7 +60,8 @@ struct OwnLocals(Locals);
 
 impl Drop for OwnLocals {
     fn drop(&mut self) {
-        self.0.drop_all();
+        // A thread's: the panic hook has told of what panicked.
+        let _panicked = self.0.drop_all();
     }
 }
 
@@ -121,13 +122,13 @@ pub(crate) fn set_frames(frame: *const Frame) {
 
 /// The innermost binding of a scoped value on this thread's own stack.
 #[inline(never)]
-pub(crate) fn values() -> *const () {
+pub(crate) fn values() -> *const Binding {
     barrier();
     VALUES.get()
 }
 
 #[inline(never)]
-pub(crate) fn set_values(binding: *const ()) {
+pub(crate) fn set_values(binding: *const Binding) {
     barrier();
     VALUES.set(binding);
 }

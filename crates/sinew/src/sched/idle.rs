@@ -11,14 +11,21 @@
 //!   push the fiber                     searching − 1, sleeping + 1
 //!   fence                              fence
 //!   read the word                      look at every queue once more
-//!   nobody searches, one sleeps?       something there? leave again
+//!   nobody searches, one sleeps?       something there? leave again, as a searcher
 //!     → take one off the list, wake    else sleep
 //! ```
 //!
 //! Of two sides that each write and then look at the other's writing, at least
 //! one sees the other: the fences make it so. If the submitter sees a searcher
 //! it may rely on it: that searcher's last look is still to come, after its own
-//! change of the word.
+//! change of the word. If that look finds something the worker counts as a searcher again:
+//! several submitters may have relied on it, and it takes one fiber. What it leaves there
+//! it passes on when its search ends, like any searcher.
+//!
+//! A retired spare (`sched::duty`) must not be chosen to look for work. It *rests* instead:
+//! it is counted, for the monitor, and stands in no list. A submitter may have relied on it
+//! as a searcher before. So it ends its search, if it counts as one, and looks at all queues
+//! once more before its rest. If there is work it wakes another worker.
 //!
 //! Invariant 1: `word` counts exactly the workers that called `start_search`
 //! and not `end_search` (or were woken as searchers), and those in `sleepers`.
@@ -31,13 +38,18 @@ use crate::sys::Lock;
 
 const SEARCHER: usize = 1;
 const SLEEPER: usize = 1 << 32;
+const RESTING: usize = 1 << 48;
 
 fn searchers(word: usize) -> usize {
     word % SLEEPER
 }
 
 fn sleepers(word: usize) -> usize {
-    word / SLEEPER
+    word % RESTING / SLEEPER
+}
+
+fn resting(word: usize) -> usize {
+    word / RESTING
 }
 
 /// How a worker came out of its sleep.
@@ -45,7 +57,7 @@ fn sleepers(word: usize) -> usize {
 pub(crate) enum Left {
     /// By itself: a timer, its inbox, or a stop.
     OnItsOwn,
-    /// Chosen to look for work: it counts as a searcher now.
+    /// Chosen to look for work, or because it saw some: it counts as a searcher now.
     AsSearcher,
 }
 
@@ -53,7 +65,8 @@ pub(crate) enum Left {
 pub(crate) struct Idle {
     word: AtomicUsize,
     list: Lock<Vec<usize>>,
-    workers: usize,
+    /// How many workers there are, with spares.
+    workers: AtomicUsize,
 }
 
 impl Idle {
@@ -61,8 +74,39 @@ impl Idle {
         Self {
             word: AtomicUsize::new(0),
             list: Lock::new(Vec::with_capacity(workers)),
-            workers,
+            workers: AtomicUsize::new(workers),
         }
+    }
+
+    /// One worker more; before its thread starts.
+    pub(crate) fn join(&self) {
+        // Relaxed, here and below: the monitor, which joins others, is the one that
+        // depends on it; the limit of searchers is a matter of taste.
+        self.workers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One worker less; it neither searches nor sleeps nor rests.
+    pub(crate) fn leave(&self) {
+        self.workers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether no worker sleeps that could be woken for work, and none searches.
+    pub(crate) fn nobody_is_free(&self) -> bool {
+        // Relaxed: a hint.
+        let word = self.word.load(Ordering::Relaxed);
+        searchers(word) == 0 && sleepers(word) == 0
+    }
+
+    /// A retired spare sleeps from now on, and is not to be chosen.
+    pub(crate) fn begin_rest(&self) {
+        self.word.fetch_add(RESTING, Ordering::Relaxed);
+        // Pairs with the fence in `shutdown::drain`, as that in `go_to_sleep` does.
+        fence(Ordering::SeqCst);
+    }
+
+    /// It is awake again.
+    pub(crate) fn end_rest(&self) {
+        self.word.fetch_sub(RESTING, Ordering::Relaxed);
     }
 
     /// The worker to wake for work that was just made visible, if any.
@@ -94,7 +138,8 @@ impl Idle {
     #[must_use = "who may not search goes to sleep"]
     pub(crate) fn start_search(&self) -> bool {
         // Relaxed: the limit is a matter of taste, not of correctness.
-        if 2 * searchers(self.word.load(Ordering::Relaxed)) >= self.workers {
+        let workers = self.workers.load(Ordering::Relaxed);
+        if 2 * searchers(self.word.load(Ordering::Relaxed)) >= workers {
             return false;
         }
         self.word.fetch_add(SEARCHER, Ordering::Relaxed);
@@ -130,22 +175,36 @@ impl Idle {
         fence(Ordering::SeqCst);
     }
 
-    /// Leaves the list again, if nobody has taken us off it already.
-    pub(crate) fn leave_sleep(&self, worker: usize) -> Left {
+    /// Leaves the list again, if nobody has taken us off it already. `saw_work` says what
+    /// the last look found, after [`go_to_sleep`](Self::go_to_sleep).
+    pub(crate) fn leave_sleep(&self, worker: usize, saw_work: bool) -> Left {
         let mut list = self.list.lock();
-        match list.iter().position(|&listed| listed == worker) {
-            Some(at) => {
-                list.swap_remove(at);
-                self.word.fetch_sub(SLEEPER, Ordering::Relaxed);
-                Left::OnItsOwn
-            }
-            None => Left::AsSearcher,
+        let Some(at) = list.iter().position(|&listed| listed == worker) else {
+            return Left::AsSearcher;
+        };
+        list.swap_remove(at);
+        // Relaxed: as in `claim_sleeper_slow`.
+        if saw_work {
+            self.word.fetch_sub(SLEEPER - SEARCHER, Ordering::Relaxed);
+            Left::AsSearcher
+        } else {
+            self.word.fetch_sub(SLEEPER, Ordering::Relaxed);
+            Left::OnItsOwn
         }
+    }
+
+    /// Whether a worker sleeps or searches, and could take new work at once.
+    pub(crate) fn somebody_is_idle(&self) -> bool {
+        // Relaxed: a hint for where work goes first. Spares that rest take none.
+        self.word.load(Ordering::Relaxed) % RESTING != 0
     }
 
     /// Whether every worker sleeps; for the monitor, which asks under its own
     /// protocol.
     pub(crate) fn all_asleep(&self) -> bool {
-        sleepers(self.word.load(Ordering::Relaxed)) == self.workers
+        let word = self.word.load(Ordering::Relaxed);
+        // Too large a number of workers, of a spare that just left, is harmless: the
+        // monitor asks again.
+        sleepers(word) + resting(word) == self.workers.load(Ordering::Relaxed)
     }
 }

@@ -10,6 +10,7 @@
 //! | `Idle::claim_sleeper` without its fence     | `a_submitter_sees_the_sleeper…`, `no_work_lies_in_a_queue…` |
 //! | `Idle::go_to_sleep` without its fence       | `a_submitter_sees_the_sleeper…`, `no_work_lies_in_a_queue…` |
 //! | `Idle::end_search` without its fence        | `work_that_a_leaving_searcher…` |
+//! | `Idle::leave_sleep` without the searcher    | `a_worker_that_is_blocked…` |
 //! | `ParkWord::park` Acquire → Relaxed (1)      | `…after_the_park_that_it_ends`, `a_worker_that_slept_on_its_word…` |
 //! | `ParkWord::park_in_kernel` Release → Relaxed | `…after_the_sleep_in_the_kernel…`, `a_worker_that_slept_on_its_word…` |
 //! | `ParkWord::park_in_kernel` Acquire → Relaxed | the same, `an_event_ends_a_sleep…` |
@@ -18,11 +19,13 @@
 //! | `ParkWord::unpark` AcqRel → Acquire         | all four of the word |
 //! | `ParkWord::unpark` AcqRel → Release         | `…after_the_sleep_in_the_kernel…`, `a_worker_that_slept_on_its_word…` |
 //! | `MonitorBell::sleep` without its fence      | `the_monitor_never_sleeps…` |
+//! | the look before the rest of a retired spare (here; copied from `worker::spare`) | `work_that_a_retiring_spare…` |
 //! | the fence before `ring` (here; copied from `worker::sleep`) | `the_monitor_never_sleeps…` |
 //!
 //! (1) The first swap needs none: the second one reads what it wrote, which continues
 //! the release sequence of the `unpark` that it read.
 
+use super::awaited::Awaited;
 use super::bell::MonitorBell;
 use super::idle::{Idle, Left};
 use super::seam::{Driver, FutexDriver, ParkWord};
@@ -92,6 +95,8 @@ struct Crew {
     drivers: [FutexDriver; WORKERS],
     ran: AtomicUsize,
     stop: AtomicBool,
+    /// Worker 1 is a spare that takes nothing new.
+    retired: AtomicBool,
 }
 
 impl Crew {
@@ -102,6 +107,7 @@ impl Crew {
             drivers: std::array::from_fn(|_| FutexDriver::new()),
             ran: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
+            retired: AtomicBool::new(false),
         })
     }
 
@@ -121,6 +127,17 @@ impl Crew {
     fn work(&self, worker: usize, jobs: usize) {
         let mut searching = false;
         while !self.stop.load(Ordering::Relaxed) {
+            if worker == 1 && self.retired.load(Ordering::Relaxed) {
+                // As the loop's `search::end_search`, and the look in `Retirement::rest`.
+                if searching && self.idle.end_search() && self.queue.look() {
+                    self.wake_searcher();
+                }
+                self.idle.begin_rest();
+                if self.queue.look() {
+                    self.wake_searcher();
+                }
+                return;
+            }
             searching = searching || self.idle.start_search();
             if searching && self.queue.pop() {
                 searching = false;
@@ -136,14 +153,69 @@ impl Crew {
                 continue;
             }
             self.idle.go_to_sleep(worker, searching);
-            if !self.queue.look() && !self.stop.load(Ordering::Relaxed) {
+            let saw_work = self.queue.look();
+            if !saw_work && !self.stop.load(Ordering::Relaxed) {
                 self.drivers[worker].park(None);
             } else {
                 thread::yield_now(); // another one searches: let it
             }
-            searching = self.idle.leave_sleep(worker) == Left::AsSearcher;
+            searching = self.idle.leave_sleep(worker, saw_work) == Left::AsSearcher;
         }
     }
+}
+
+impl Crew {
+    /// The same for two jobs that block their worker until both have begun, so that each needs
+    /// a worker of its own.
+    fn work_that_blocks(&self, worker: usize) {
+        let mut searching = false;
+        loop {
+            // A worker takes some also while it does not search (`Core::take_mail`).
+            let mut took = self.queue.pop();
+            if !took {
+                searching = searching || self.idle.start_search();
+                took = searching && self.queue.pop();
+            }
+            if took {
+                if searching && self.idle.end_search() && self.queue.look() {
+                    self.wake_searcher();
+                }
+                if self.ran.fetch_add(1, Ordering::Relaxed) + 1 == WORKERS {
+                    self.drivers.iter().for_each(FutexDriver::unpark);
+                } else {
+                    while self.ran.load(Ordering::Relaxed) < WORKERS {
+                        self.drivers[worker].park(None);
+                    }
+                }
+                return;
+            }
+            self.idle.go_to_sleep(worker, searching);
+            let saw_work = self.queue.look();
+            if !saw_work {
+                self.drivers[worker].park(None);
+            }
+            searching = self.idle.leave_sleep(worker, saw_work) == Left::AsSearcher;
+        }
+    }
+}
+
+/// A worker that has seen two jobs in its last look, for both of which it was relied on, takes
+/// one, and does not leave the other behind.
+#[test]
+fn a_worker_that_is_blocked_by_what_it_found_has_passed_the_rest_on() {
+    bounded(3).check(|| {
+        let crew = Crew::new();
+        let workers = [0, 1].map(|worker| {
+            let crew = crew.clone();
+            thread::spawn(move || crew.work_that_blocks(worker))
+        });
+        crew.submit();
+        crew.submit();
+        for worker in workers {
+            worker.join().unwrap();
+        }
+        assert!(!crew.queue.look());
+    });
 }
 
 /// A sleep that nobody ends is a deadlock, which loom reports.
@@ -164,6 +236,58 @@ fn no_work_lies_in_a_queue_while_everybody_sleeps() {
         }
         assert_eq!(crew.ran.load(Ordering::Relaxed), 2);
         assert!(!crew.queue.look());
+    });
+}
+
+/// As above, and a spare may retire at any moment: also when it was just chosen to look
+/// for work.
+#[test]
+fn work_that_a_retiring_spare_was_relied_on_for_is_run_by_a_worker() {
+    bounded(2).check(|| {
+        let crew = Crew::new();
+        let workers = [0, 1].map(|worker| {
+            let crew = crew.clone();
+            thread::spawn(move || crew.work(worker, 1))
+        });
+        crew.submit();
+        // As `spare::retire`.
+        crew.retired.store(true, Ordering::Relaxed);
+        crew.drivers[1].unpark();
+        for worker in workers {
+            worker.join().unwrap();
+        }
+        assert_eq!(crew.ran.load(Ordering::Relaxed), 1);
+    });
+}
+
+/// A retired spare is counted while it rests, though it stands in no list.
+#[test]
+fn the_monitor_sleeps_beside_a_resting_spare_and_not_beside_one_that_is_awake() {
+    loom::model(|| {
+        let shared = Arc::new((Idle::new(1), MonitorBell::default()));
+        shared.0.join();
+        shared.0.go_to_sleep(0, false);
+        shared.0.begin_rest();
+        assert!(shared.0.all_asleep());
+        assert_eq!(shared.0.claim_sleeper(), Some(0), "the spare is not chosen");
+        assert_eq!(shared.0.claim_sleeper(), None);
+        assert_eq!(shared.0.leave_sleep(0, false), Left::AsSearcher);
+        shared.0.go_to_sleep(0, true);
+        let spare = thread::spawn({
+            let shared = shared.clone();
+            move || {
+                shared.0.end_rest();
+                // As in `Retirement::rest`.
+                fence(Ordering::SeqCst);
+                shared.1.ring();
+            }
+        });
+        // Ends because it is rung, or because the spare is seen to be awake.
+        shared.1.sleep(|| shared.0.all_asleep(), || None);
+        spare.join().unwrap();
+        assert!(!shared.0.all_asleep());
+        shared.0.leave();
+        assert!(shared.0.all_asleep());
     });
 }
 
@@ -193,8 +317,8 @@ fn a_submitter_sees_the_sleeper_or_the_sleeper_sees_the_work() {
             }
             let woken = submitter.join().unwrap();
             assert!(seen || woken == Some(0), "work lies there and all sleep");
-            let left = crew.idle.leave_sleep(0);
-            assert_eq!(left == Left::AsSearcher, woken.is_some());
+            let left = crew.idle.leave_sleep(0, seen);
+            assert_eq!(left == Left::AsSearcher, seen || woken.is_some());
         });
     }
 }
@@ -260,14 +384,35 @@ fn the_monitor_never_sleeps_while_a_worker_is_awake() {
             let shared = shared.clone();
             move || {
                 // As the end of `worker::sleep`.
-                assert_eq!(shared.0.leave_sleep(0), Left::OnItsOwn);
+                assert_eq!(shared.0.leave_sleep(0, false), Left::OnItsOwn);
                 fence(Ordering::SeqCst);
                 shared.1.ring();
             }
         });
         // Returns, or loom reports a deadlock.
-        shared.1.sleep(|| shared.0.all_asleep());
+        shared.1.sleep(|| shared.0.all_asleep(), || None);
         worker.join().unwrap();
+    });
+}
+
+/// Who begins to wait for fibers while the monitor goes to sleep is seen, or rings it.
+#[test]
+fn the_monitor_hears_of_a_wait_from_outside() {
+    loom::model(|| {
+        let shared = Arc::new((Awaited::default(), MonitorBell::default()));
+        let waiter = thread::spawn({
+            let shared = shared.clone();
+            move || std::mem::forget(shared.0.begin(&shared.1))
+        });
+        // Returns, or loom reports a deadlock.
+        shared.1.sleep(|| !shared.0.is_any(), || None);
+        // And knows of it when it is about to sleep again.
+        let look = || {
+            assert!(shared.0.is_any());
+            false
+        };
+        shared.1.sleep(look, || None);
+        waiter.join().unwrap();
     });
 }
 
@@ -283,10 +428,10 @@ fn a_stopped_monitor_does_not_sleep() {
             let bell = bell.clone();
             move || bell.ring()
         });
-        bell.sleep(|| true);
+        bell.sleep(|| true, || None);
         stopper.join().unwrap();
         ringer.join().unwrap();
-        bell.sleep(|| true);
+        bell.sleep(|| true, || None);
     });
 }
 

@@ -148,11 +148,24 @@ fn mint() -> Weight {
     }
 }
 
+/// A thread that seems to unwind more often than this at a time does not: its count has gone
+/// below zero, where it is a huge number. That happens if a coroutine of another library is
+/// suspended while it unwinds, its fiber leaves (so its panic is taken off the count with the
+/// fiber's own), and another fiber lets it unwind to its end.
+const DEEPEST: u16 = 256;
+
 /// Brings the count to zero before `block` leaves; remembers how far it was.
 #[cold]
 pub(super) fn lower(block: &Block) {
     let mut lowered = 0;
     while std::thread::panicking() {
+        if lowered == DEEPEST {
+            crate::sys::log::log(
+                "this thread's count of panics is wrong: was a coroutine suspended while it was \
+                 unwinding, and ended by another fiber?",
+            );
+            std::process::abort();
+        }
         let weight = stock().weights.pop();
         weight.unwrap_or_else(mint).complete();
         lowered += 1;

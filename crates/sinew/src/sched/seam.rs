@@ -53,6 +53,10 @@ impl Clock for VirtualClock {
 pub(crate) trait Choice: Send {
     /// An index below `ready`, which is at least 1; 0 is the oldest.
     fn pick(&mut self, ready: usize) -> usize;
+
+    /// The seed of the worker's random numbers (the order in which a select tries its
+    /// arms, say), so that all of a run can be repeated.
+    fn seed(&self) -> u64;
 }
 
 /// How a worker waits for what comes from outside.
@@ -69,8 +73,14 @@ pub(crate) trait Driver: Send + Sync {
     /// bounded number of switches.
     fn poll(&self);
 
-    /// The worker has left its loop: gives back what only its thread can.
-    fn stop(&self);
+    /// The worker has left its loop: gives back what only its thread can. If its
+    /// thread is `kept` for leaked fibers, all that the kernel may still write through
+    /// stays.
+    fn stop(&self, kept: bool);
+
+    /// The thread of a spare worker ends, and has no fibers: gives back what only its
+    /// thread can. Another thread may go on with the driver.
+    fn rest(&self);
 
     /// For the layer that knows which it is.
     fn as_any(&self) -> &dyn Any;
@@ -164,7 +174,9 @@ impl Driver for FutexDriver {
 
     fn poll(&self) {}
 
-    fn stop(&self) {}
+    fn stop(&self, _kept: bool) {}
+
+    fn rest(&self) {}
 
     fn as_any(&self) -> &dyn Any {
         self

@@ -60,6 +60,8 @@ unsafe fn enqueue(block: NonNull<Block>) {
     // SAFETY: a non-null core is this thread's and alive (core, invariant 2).
     let core = unsafe { current::core().as_ref() };
     let runtime = fiber.runtime().cast::<Shared>().cast_const();
+    // The fiber is ours, so its runtime is alive, and so is that of a core: equal
+    // addresses are the same one.
     match core {
         Some(core) if core.home() == home => return core.wake_here(block),
         // SAFETY: the home of a started fiber is a `Remote` of its runtime, which
@@ -71,15 +73,55 @@ unsafe fn enqueue(block: NonNull<Block>) {
     }
     // We are outside. The runtime is alive while the fiber is ours, but once it
     // is in the inbox it may run, end, and let its runtime end, before we have
-    // woken the worker: so keep the runtime for that long.
+    // woken the worker: so `waking` keeps it for that long.
     //
-    // SAFETY: the tag came from an `Arc` (`Shared::tag`), and the fiber that we
-    // own keeps the runtime alive here (`worker::shutdown`, invariant "homes").
+    // SAFETY: the fiber that we own keeps its runtime alive here (`worker::shutdown`,
+    // invariant "homes"), and so its workers, one of which is its home.
     unsafe {
-        Arc::increment_strong_count(runtime);
-        let keep = Arc::from_raw(runtime);
+        let waking = Waking::begin(runtime);
         mail(&*home.cast::<Remote>(), block);
-        drop(keep);
+        drop(waking);
+    }
+}
+
+/// A wake from outside, under way: the end of the runtime waits for it.
+///
+/// Not a counted reference to the runtime, which could be the last: the waking thread may
+/// hold the lock of a nest, a token or a fiber's joiners, which is no place to take a
+/// runtime apart.
+///
+/// It is counted before the fiber is put into the inbox. That happens before the fiber's
+/// next run and end, that before the thread which ends the runtime finds no fiber alive,
+/// and that before it looks whether somebody is counted here ([`wait_for_wakers`]).
+pub(crate) struct Waking(*const Shared);
+
+impl Waking {
+    /// # Safety
+    ///
+    /// The caller owns a fiber of the runtime, and puts it into an inbox, if at all, while
+    /// it has the returned guard.
+    pub(crate) unsafe fn begin(shared: *const Shared) -> Self {
+        // Relaxed: the push publishes it.
+        // SAFETY: alive, since the fiber is (`worker::shutdown`, invariant "homes").
+        unsafe { (*shared).waking.fetch_add(1, Ordering::Relaxed) };
+        Self(shared)
+    }
+}
+
+impl Drop for Waking {
+    fn drop(&mut self) {
+        // Release: pairs with the Acquire in `wait_for_wakers`. The last access.
+        // SAFETY: not freed while we are counted.
+        unsafe { (*self.0).waking.fetch_sub(1, Ordering::Release) };
+    }
+}
+
+/// Waits for threads outside that have put a fiber of this runtime into an inbox and may
+/// not be done with its worker. Every fiber has ended, so no others come.
+pub(crate) fn wait_for_wakers(shared: &Shared) {
+    // Acquire: pairs with the Release in `Waking::drop`. What is awaited is short.
+    while shared.waking.load(Ordering::Acquire) > 0 {
+        primitive::yield_thread();
     }
 }
 
@@ -120,6 +162,19 @@ impl Core {
             self.offer_to_thieves(1);
         } else {
             self.push_private(entry);
+        }
+    }
+
+    /// Queues a started fiber that computes. A migratable one goes to a worker that
+    /// has nothing to do, if there is one.
+    pub(crate) fn requeue_preempted(&self, block: NonNull<Block>) {
+        // SAFETY: owned by us.
+        let fiber = unsafe { block.as_ref() };
+        let movable = self.several() && fiber.kind().migratable && !fiber.pinned();
+        if movable && self.shared().idle.somebody_is_idle() {
+            self.requeue(block);
+        } else {
+            self.push_preempted(block);
         }
     }
 
@@ -174,6 +229,12 @@ impl Core {
             return None;
         }
         let waiting = self.stealable();
+        // Relaxed: a hint of the monitor's.
+        if waiting == 0 && self.by_time() && self.remote().stuck.load(Ordering::Relaxed) {
+            if let Some(other) = self.without_computing() {
+                return Some(other);
+            }
+        }
         if !spread
             && (waiting == 0 && self.started_here() < KEEP_LOCAL || waiting >= LEAVE_TO_THIEVES)
         {
@@ -181,7 +242,9 @@ impl Core {
         }
         let mine = self.load();
         let remotes = &self.shared().remotes;
-        let mut other = self.random(remotes.len() - 1);
+        // Only workers are sent any: a spare takes what it finds, while it is needed.
+        let workers = self.shared().workers;
+        let mut other = self.random(workers - usize::from(!self.is_spare()));
         if other >= self.index() {
             other += 1;
         }
@@ -198,6 +261,31 @@ impl Core {
         // It will see the fiber later than the next spawner sees its load.
         load.fetch_add(8, Ordering::Relaxed);
         Some(&remotes[other])
+    }
+}
+
+impl Core {
+    /// For a new fiber of a worker on which others compute: a worker on which none
+    /// does, and that has not much more to do. The new fiber stays where it starts,
+    /// and beside those it would wait for a tick of the monitor each time.
+    #[cold]
+    fn without_computing(&self) -> Option<&Remote> {
+        let enough = self.load() + 8 * KEEP_LOCAL;
+        // As in `less_loaded`: workers alone are sent any. The slot of a spare may have no
+        // thread that would take it.
+        let remotes = &self.shared().remotes[..self.shared().workers];
+        let first = self.random(remotes.len());
+        let other = (0..remotes.len())
+            .map(|offset| &*remotes[(first + offset) % remotes.len()])
+            .filter(|other| other.index != self.index())
+            // Relaxed: hints.
+            .find(|other| {
+                !other.stuck.load(Ordering::Relaxed)
+                    && (other.counters.load.load(Ordering::Relaxed) as usize) < enough
+            })?;
+        // As in `less_loaded`.
+        other.counters.load.fetch_add(8, Ordering::Relaxed);
+        Some(other)
     }
 }
 

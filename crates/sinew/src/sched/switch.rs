@@ -13,8 +13,12 @@
 //! switch, when the context is saved (`fiber::state`, invariant 2). So a fiber
 //! is never in a queue, and never woken onto another thread, while it is still
 //! on its stack.
+//!
+//! Hooks run between the fiber's last statement and the switch ([`hooks`]). For
+//! them a fiber that unwinds is like any other: they come after its panics were
+//! taken off the thread's count, and before those are put back (`panics`).
 
-use super::{current, panics};
+use super::{current, hooks, panics};
 use crate::fiber::{Block, Intent};
 use crate::sys::process;
 use std::mem::MaybeUninit;
@@ -83,21 +87,22 @@ pub(crate) fn may_wait() -> bool {
 pub(crate) unsafe fn leave(block: NonNull<Block>, intent: Intent) {
     // SAFETY: the running fiber is owned by its worker, hence alive.
     let fiber = unsafe { block.as_ref() };
-    debug_assert_eq!(fiber.no_suspend().get(), 0);
     if std::thread::panicking() {
         panics::lower(fiber);
     }
+    hooks::suspend(fiber);
     let frame = MaybeUninit::<u8>::uninit();
     fiber.set_rests_at(frame.as_ptr().cast());
     // SAFETY: the suspender of a running fiber points to the root of its own
     // stack (set by the first frame), which is where we are.
     unsafe { (*fiber.suspender()).suspend(intent) };
+    hooks::resume(fiber);
     if fiber.panics().get() > 0 {
         panics::restore(fiber);
     }
 }
 
-/// Yields if the running fiber has used up its quantum, and may wait.
+/// Lets others run if the monitor asks for it, and the fiber may wait.
 #[inline]
 pub(crate) fn safepoint() {
     if current::preempt_requested() {
@@ -110,10 +115,12 @@ pub(crate) fn safepoint() {
 fn yield_if_allowed() {
     if let Some(block) = running() {
         // SAFETY: the running fiber is alive.
-        if unsafe { block.as_ref() }.no_suspend().get() == 0 {
+        let allowed = unsafe { block.as_ref() }.no_suspend().get() == 0;
+        // A forked child has no worker to go to; nothing here has to wait, so it goes on.
+        if allowed && !process::is_forked() {
             // SAFETY: it runs here, may wait, and we hold nothing of the
             // runtime's.
-            unsafe { leave(block, Intent::Yield) };
+            unsafe { leave(block, Intent::Safepoint) };
         }
     }
 }

@@ -9,7 +9,7 @@
 use crate::fiber::CancelReason;
 use crate::fiber::cancel::frame::Outward;
 use crate::fiber::cancel::{Descent, Nest};
-use crate::runtime::shared_for_spawn;
+use crate::runtime::{awaiting_children, shared_for_spawn};
 use crate::sched::switch;
 use crate::sys::process::AbortOnUnwind;
 use crate::task::{JoinHandle, Request, spawn_on};
@@ -60,10 +60,9 @@ impl ScopeCore {
         at: &'static Location<'static>,
     ) -> std::thread::Result<T> {
         // SAFETY: unlinked below; nothing in between unwinds.
-        let (linked, cause) = unsafe { LinkedNest::new(&self.nest) };
-        if let Some(cause) = cause {
-            // SAFETY: our own frames are linked.
-            self.nest.begin_cancelled(unsafe { cause.reason() });
+        let (linked, cancelled) = unsafe { LinkedNest::new(&self.nest) };
+        if let Some(reason) = cancelled {
+            self.nest.begin_cancelled(reason);
         }
         // Children borrow from frames outward of this one.
         let abort = AbortOnUnwind("a wait for borrowing fibers was cut short");
@@ -72,7 +71,7 @@ impl ScopeCore {
         if self.cancel_on_exit.load(Ordering::Relaxed) {
             self.cancel(&CancelReason::ScopeEnded);
         }
-        children::wait_for_all(&self.nest, at);
+        awaiting_children(|| children::wait_for_all(&self.nest, at));
         if let Some(hook) = self.nest.take_hook() {
             hook.detach();
         }
@@ -129,12 +128,33 @@ impl ScopeCore {
         f: F,
     ) -> io::Result<JoinHandle<T>> {
         let request = request.child_of(&self.nest);
-        self.nest.count_child();
+        let counted = CountedChild::new(&self.nest);
         // SAFETY: the caller's promise; `run` waits for each child that was counted.
         let spawned = shared_for_spawn(|shared| unsafe { spawn_on(shared, request, f) });
-        if spawned.is_err() {
-            self.nest.uncount_child();
+        if spawned.is_ok() {
+            // From here on the child itself says when it has ended.
+            std::mem::forget(counted);
         }
         spawned
+    }
+}
+
+/// A child that is counted and not yet made; taken back when dropped.
+///
+/// A spawn may fail, and may also unwind: the global runtime cannot be started, or the
+/// closure of a refused spawn panics when it is dropped. Either way no child will ever
+/// say that it has ended, so the owner must not wait for one.
+struct CountedChild<'a>(&'a Nest);
+
+impl<'a> CountedChild<'a> {
+    fn new(nest: &'a Nest) -> Self {
+        nest.count_child();
+        Self(nest)
+    }
+}
+
+impl Drop for CountedChild<'_> {
+    fn drop(&mut self) {
+        self.0.uncount_child();
     }
 }

@@ -34,7 +34,7 @@ pub struct Panic(Payload);
 
 impl Panic {
     pub(super) fn new(payload: Box<dyn Any + Send>) -> Self {
-        Self(Payload(payload))
+        Self(Payload::new(payload))
     }
 
     /// What it said, if that was text.
@@ -44,18 +44,27 @@ impl Panic {
 
     /// The payload, as [`std::thread::Result`] has it.
     pub fn into_inner(self) -> Box<dyn Any + Send> {
-        self.0.0
+        self.0.into_inner()
     }
 
     /// Lets the panic go on here.
     pub fn resume(self) -> ! {
-        resume_unwind(self.0.0)
+        resume_unwind(self.0.into_inner())
     }
 }
 
 impl fmt::Debug for Panic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Panic").field(&self.0.text()).finish()
+    }
+}
+
+impl fmt::Display for Panic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.text() {
+            Some(text) => write!(f, "a child panicked: {text}"),
+            None => f.write_str("a child panicked"),
+        }
     }
 }
 
@@ -96,7 +105,7 @@ impl<E: fmt::Debug> fmt::Debug for Failure<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Error(error) => f.debug_tuple("Error").field(error).finish(),
-            Self::Panic(panic) => panic.fmt(f),
+            Self::Panic(panic) => fmt::Debug::fmt(panic, f),
             Self::Cancelled => f.write_str("Cancelled"),
         }
     }
@@ -106,10 +115,7 @@ impl<E: fmt::Display> fmt::Display for Failure<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Error(error) => error.fmt(f),
-            Self::Panic(panic) => match panic.0.text() {
-                Some(text) => write!(f, "a child panicked: {text}"),
-                None => f.write_str("a child panicked"),
-            },
+            Self::Panic(panic) => panic.fmt(f),
             Self::Cancelled => f.write_str("a child was cancelled before it ran"),
         }
     }
@@ -119,7 +125,8 @@ impl<E: Error + 'static> Error for Failure<E> {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Error(error) => Some(error),
-            Self::Panic(_) | Self::Cancelled => None,
+            Self::Panic(_) => None,
+            Self::Cancelled => Some(&Cancelled),
         }
     }
 }
@@ -158,12 +165,15 @@ impl<E: Error + 'static> Error for Failure<E> {
 /// let error = fetch_all(&["index", "missing"]).unwrap_err();
 /// assert_eq!(error.kind(), io::ErrorKind::NotFound);
 /// ```
-impl From<Failure<io::Error>> for io::Error {
-    fn from(failure: Failure<io::Error>) -> Self {
+impl<E> From<Failure<E>> for io::Error
+where
+    io::Error: From<E>,
+{
+    fn from(failure: Failure<E>) -> Self {
         match failure {
-            Failure::Error(error) => error,
+            Failure::Error(error) => error.into(),
             Failure::Cancelled => Cancelled.into(),
-            Failure::Panic(_) => Self::other(failure.to_string()),
+            Failure::Panic(panic) => Self::other(panic.to_string()),
         }
     }
 }

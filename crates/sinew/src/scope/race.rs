@@ -10,6 +10,7 @@ use crate::sys::Lock;
 use crate::task::{Fiber, Request, cannot_spawn};
 use std::error::Error;
 use std::fmt;
+use std::io;
 use std::marker::PhantomData;
 use std::panic::{Location, resume_unwind};
 
@@ -196,6 +197,8 @@ impl<E> NoWinner<E> {
     }
 }
 
+const NOBODY: &str = "nobody took part in the race";
+
 impl<E: fmt::Debug> fmt::Debug for NoWinner<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NoWinner")
@@ -207,7 +210,7 @@ impl<E: fmt::Debug> fmt::Debug for NoWinner<E> {
 impl<E: fmt::Display> fmt::Display for NoWinner<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.failures.as_slice() {
-            [] => f.write_str("nobody took part in the race"),
+            [] => f.write_str(NOBODY),
             [first, rest @ ..] => {
                 write!(
                     f,
@@ -219,4 +222,34 @@ impl<E: fmt::Display> fmt::Display for NoWinner<E> {
     }
 }
 
-impl<E: fmt::Debug + fmt::Display> Error for NoWinner<E> {}
+impl<E: Error + 'static> Error for NoWinner<E> {
+    /// The first failure.
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        let first = self.failures.first();
+        first.map(|failure| failure as &(dyn Error + 'static))
+    }
+}
+
+/// The error that the first failure becomes, of kind `Other` if nobody took part.
+///
+/// ```
+/// use std::io;
+/// use sinew::scope::race;
+///
+/// fn first_mirror() -> io::Result<u32> {
+///     let won = race(|r| {
+///         r.spawn(|| Err(io::Error::from(io::ErrorKind::NotFound)));
+///     })?;
+///     Ok(won)
+/// }
+/// assert_eq!(first_mirror().unwrap_err().kind(), io::ErrorKind::NotFound);
+/// ```
+impl<E> From<NoWinner<E>> for io::Error
+where
+    io::Error: From<E>,
+{
+    fn from(nobody: NoWinner<E>) -> Self {
+        let first = nobody.failures.into_iter().next();
+        first.map_or_else(|| Self::other(NOBODY), |failure| failure.into())
+    }
+}

@@ -1,7 +1,8 @@
 //! How children are supervised, and what is told of them.
 
-use std::error::Error;
+use crate::error::impl_error;
 use std::fmt;
+use std::io::ErrorKind;
 use std::time::Duration;
 
 /// Who is started again with a child that is.
@@ -152,7 +153,7 @@ impl fmt::Display for SupervisionError {
     }
 }
 
-impl Error for SupervisionError {}
+impl_error!(SupervisionError { _ => Some(ErrorKind::Other) });
 
 /// What a supervised child may return: nothing, or a `Result` whose error can be shown.
 #[diagnostic::on_unimplemented(

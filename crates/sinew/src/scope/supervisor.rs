@@ -16,7 +16,7 @@ use crate::cancel::{CancelToken, shield};
 use crate::channel::{Receiver, Sender, unbounded};
 use crate::fiber::CancelReason;
 use crate::sys::Lock;
-use crate::task::{Builder, Fiber, JoinHandle, cannot_spawn};
+use crate::task::{Builder, Fiber, JoinHandle, cannot_spawn, check_name};
 use crate::time::Instant;
 use std::collections::VecDeque;
 use std::fmt;
@@ -183,20 +183,22 @@ impl<'scope> Supervisor<'scope, '_> {
     ///
     /// # Panics
     ///
-    /// As [`spawn`](crate::spawn).
+    /// As [`spawn`](crate::spawn), or if the name contains a NUL byte.
     #[track_caller]
     pub fn child<F, R>(&'scope self, name: impl Into<String>, restart: Restart, f: F)
     where
         F: Fn() -> R + Send + Sync + 'scope,
         R: ChildResult,
     {
+        let name = name.into();
+        check_name(&name);
         let body: Arc<dyn Fn() -> Exit + Send + Sync + 'scope> = Arc::new(move || f().into_exit());
         // SAFETY: only the lifetime is changed. It is called by children, which end before
         // `'scope` does; the last clone is dropped by `supervise`, or by a child, and if
         // that is leaked never.
         let body: Body = unsafe { std::mem::transmute(body) };
         let child = Child {
-            name: name.into(),
+            name,
             restart,
             body,
             starts: 0,

@@ -25,6 +25,7 @@ pub use arms::{
 pub(crate) use waitable::sealed as sealed_waitable;
 pub use waitable::{Waitable, wait};
 
+use crate::sched::polling;
 use crate::task::safepoint;
 use crate::wait::Deadline;
 pub use crate::wait::select::ArmRef;
@@ -66,7 +67,22 @@ pub enum Choice {
 
 /// Runs a select; `has_cancelled` if there is a `cancelled` arm.
 #[track_caller]
-pub fn run(arms: &[ArmRef<'_>], biased: bool, wait: Wait, has_cancelled: bool) -> Choice {
+pub fn run<const ARMS: usize>(
+    arms: [ArmRef<'_>; ARMS], // by value: each is used for one select
+    biased: bool,
+    wait: Wait,
+    has_cancelled: bool,
+) -> Choice {
+    run_all(&arms, biased, wait, has_cancelled, Location::caller())
+}
+
+fn run_all(
+    arms: &[ArmRef<'_>],
+    biased: bool,
+    wait: Wait,
+    has_cancelled: bool,
+    at: &'static Location<'static>,
+) -> Choice {
     let spec = SelectSpec {
         biased,
         patience: wait.0,
@@ -75,7 +91,7 @@ pub fn run(arms: &[ArmRef<'_>], biased: bool, wait: Wait, has_cancelled: bool) -
         } else {
             OnCancel::TellArm
         },
-        at: Location::caller(),
+        at,
     };
     match select(arms, &spec) {
         Selected::Arm(index) => {
@@ -83,7 +99,10 @@ pub fn run(arms: &[ArmRef<'_>], biased: bool, wait: Wait, has_cancelled: bool) -
             safepoint();
             Choice::Arm(index)
         }
-        Selected::None => Choice::Default,
+        Selected::None => {
+            polling::failed();
+            Choice::Default
+        }
         Selected::Cancelled => Choice::Cancelled,
     }
 }

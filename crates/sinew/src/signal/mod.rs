@@ -8,10 +8,15 @@
 //!                            counts each kind ───────────► sees a higher count
 //! ```
 //!
-//! A handler may do next to nothing, so it leaves a mark and rings. The thread is
+//! A handler may do next to nothing, so it leaves a mark and rings. It runs on the
+//! thread's alternate stack, so a fiber needs no room for it. The thread is
 //! started by the first [`signal`], sleeps while nothing happens, and lives as long as
 //! the process, as the handlers do: a program that has once asked for a kind is not
-//! ended by it any more.
+//! ended by it any more. Only [`ctrl_c`] is for once: when it has returned, and nobody
+//! listens, the next Ctrl-C ends the program, which may hang in its clean-up.
+//!
+//! Handlers that other code installs need `SA_ONSTACK`, as in Go: without it the kernel
+//! runs them on the stack of the fiber that happens to run, which may have no room.
 
 mod kind;
 mod post;
@@ -23,6 +28,7 @@ pub use kind::SignalKind;
 
 use crate::error::Cancelled;
 use crate::fiber::WaitReason;
+use crate::sched::polling;
 use crate::sync::{SequencerToken, WaitTimeoutError};
 use crate::time::Instant;
 use crate::wait::{Deadline, Pending, WaitOutcome, WaitSpec, perform};
@@ -81,17 +87,20 @@ pub struct Signal {
     of: &'static Kind,
     /// How many of the kind were seen.
     seen: u64,
+    /// It is that of a [`ctrl_c`].
+    one_shot: bool,
 }
 
 /// Begins to receive signals of this kind.
 ///
 /// From now on, and for as long as the process lives, they have no other effect than
-/// that, but for handlers that others have installed, which are called too.
+/// that, but for handlers that others have installed, which are called too. (After a
+/// [`ctrl_c`] that holds for `SIGINT` as long as somebody listens.)
 ///
 /// # Errors
 ///
 /// `InvalidInput` for a kind that no program may handle (`SIGKILL`, `SIGSTOP`), for
-/// faults, which are no messages (`SIGSEGV`, `SIGILL`, `SIGFPE`), and for what is no
+/// faults, which are no messages (`SIGSEGV`, `SIGBUS`, `SIGILL`, `SIGFPE`), and for what is no
 /// signal; otherwise the system's.
 ///
 /// ```
@@ -107,14 +116,17 @@ pub fn signal(kind: SignalKind) -> io::Result<Signal> {
         kind,
         of,
         seen: of.count.get(),
+        one_shot: false,
     })
 }
 
 /// Waits for the next `SIGINT`, which a terminal sends for Ctrl-C; a cancellation point.
 ///
-/// From the first call on Ctrl-C does not end the program by itself any more, also
-/// between calls. To miss none in between, keep a [`Signal`] of
-/// [`SignalKind::interrupt`].
+/// While the program listens, here or by a [`Signal`] of [`SignalKind::interrupt`], each
+/// Ctrl-C is delivered. Once this has returned, or was cancelled, and nobody listens, the
+/// next one has the effect that it had before: as a rule it ends the program. So a second
+/// Ctrl-C ends a program that hangs in its clean-up. To go on receiving them, keep a
+/// [`Signal`].
 ///
 /// # Errors
 ///
@@ -137,6 +149,7 @@ pub fn signal(kind: SignalKind) -> io::Result<Signal> {
 #[track_caller]
 pub fn ctrl_c() -> io::Result<()> {
     let mut interrupts = signal(SignalKind::interrupt())?;
+    interrupts.one_shot = true;
     let next = interrupts.recv_by(None, Location::caller());
     next.map_err(|_| Cancelled.into())
 }
@@ -192,9 +205,12 @@ impl Signal {
     }
 
     /// Whether there was a signal since the last one that was received; if so it is now.
+    ///
+    /// A loop of failing tries is a place where other fibers may run: every 64th in one turn
+    /// of a fiber yields.
     pub fn try_recv(&mut self) -> bool {
         let count = self.of.count.get();
-        std::mem::replace(&mut self.seen, count) < count
+        polling::tried(std::mem::replace(&mut self.seen, count) < count)
     }
 
     /// Waits in async code, under any executor; dropped before that it has received
@@ -237,6 +253,12 @@ impl Iterator for Signal {
     #[track_caller]
     fn next(&mut self) -> Option<()> {
         self.recv_by(None, Location::caller()).ok()
+    }
+}
+
+impl Drop for Signal {
+    fn drop(&mut self) {
+        self.of.leave(self.one_shot);
     }
 }
 

@@ -6,29 +6,54 @@
 
 use super::kind::SignalKind;
 use crate::sync::Sequencer;
+use crate::sys::handler::{self, Former, SIGNALS};
 use crate::sys::process;
 use crate::wait::waiter::quietly;
+use std::ffi::c_int;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Signals have numbers from 1 to 64.
-const KINDS: usize = 65;
+/// Faults, which are no messages; and what no program may handle.
+const FORBIDDEN: [c_int; 6] = [
+    libc::SIGKILL,
+    libc::SIGSTOP,
+    libc::SIGILL,
+    libc::SIGFPE,
+    libc::SIGSEGV,
+    libc::SIGBUS,
+];
 
 /// One kind of signal.
 pub(super) struct Kind {
+    number: c_int,
     /// Set by the handler, taken away by the thread.
     marked: AtomicBool,
+    /// The handler is to give the signal its default action: nobody listens any more, but it
+    /// could not be removed. Changed under the lock of `listeners`.
+    unwanted: AtomicBool,
     /// How many were seen by the thread.
     pub(super) count: Sequencer,
-    /// Whether there is a handler; also held while it is installed.
-    handled: Mutex<bool>,
+    /// Also held while the handler is installed and removed.
+    listeners: Mutex<Listeners>,
+}
+
+/// Who listens to one kind.
+#[derive(Default)]
+struct Listeners {
+    count: usize,
+    /// There is a handler; this was there before it.
+    handled: Option<Former>,
+    /// Somebody has listened for one signal only, and does not any more: when nobody is
+    /// left the signal gets its former action back.
+    one_shot: bool,
 }
 
 struct Post {
-    kinds: [Kind; KINDS],
+    /// By number. In a box: some 16 KiB, which the fiber that listens first may not have left.
+    kinds: Box<[Kind]>,
     /// An eventfd, on which the thread sleeps.
     bell: File,
 }
@@ -37,11 +62,11 @@ static POST: OnceLock<Post> = OnceLock::new();
 /// Whether its thread runs; also held while it is set up.
 static STARTED: Mutex<bool> = Mutex::new(false);
 
-/// Sees to it that signals of this kind are counted.
+/// Sees to it that signals of this kind are counted; until [`Kind::leave`].
 pub(super) fn listen(kind: SignalKind) -> io::Result<&'static Kind> {
     let number = kind.as_raw();
-    let known = usize::try_from(number).is_ok_and(|number| (1..KINDS).contains(&number));
-    if !known || signal_hook_registry::FORBIDDEN.contains(&number) {
+    let known = usize::try_from(number).is_ok_and(|number| (1..SIGNALS).contains(&number));
+    if !known || FORBIDDEN.contains(&number) {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             format!("{kind:?} cannot be received"),
@@ -49,29 +74,78 @@ pub(super) fn listen(kind: SignalKind) -> io::Result<&'static Kind> {
     }
     let post = post()?;
     let kind = &post.kinds[number as usize];
-    let mut handled = kind.handled.lock().unwrap_or_else(PoisonError::into_inner);
-    if !*handled {
-        let bell = post.bell.as_raw_fd();
-        // SAFETY: async-signal-safe: a store to a static, and a write. It does not panic.
-        unsafe {
-            signal_hook_registry::register(number, move || {
-                // Release: who receives the signal sees what was done before it was
-                // raised; pairs with the swap in `run`.
-                kind.marked.store(true, Ordering::Release);
-                let one = 1u64;
-                // The counter would overflow after 2^64 rings, so it does not block; the
-                // bell is never closed.
-                libc::write(bell, (&raw const one).cast(), 8);
-            })
-        }?;
-        *handled = true;
+    let mut listeners = kind.listeners();
+    crate::worker::stall::signals_may_come();
+    // Relaxed: a signal that comes while this call goes on may still have its default action.
+    kind.unwanted.store(false, Ordering::Relaxed);
+    if listeners.handled.is_none() || handler::was_taken_away(number)? {
+        listeners.handled = Some(handler::install(number, on_signal)?);
     }
+    listeners.count += 1;
     Ok(kind)
+}
+
+/// The handler: async-signal-safe, for it does a store to a static, and a write. It does not
+/// panic. False if nobody wants the signal: a forked child has nobody who could.
+fn on_signal(number: c_int) -> bool {
+    if process::is_forked() {
+        return false;
+    }
+    // `get` is one load: it never waits. The post is there before any handler is.
+    let Some(post) = POST.get() else {
+        return true;
+    };
+    let Some(kind) = post.kinds.get(number as usize) else {
+        return true;
+    };
+    // Relaxed: see `listen`.
+    if kind.unwanted.load(Ordering::Relaxed) {
+        return false;
+    }
+    // Release: who receives the signal sees what was done before it was raised; pairs with
+    // the swap in `run`.
+    kind.marked.store(true, Ordering::Release);
+    let one = 1u64;
+    // SAFETY: the pointer is to eight bytes. The counter would overflow after 2^64 rings,
+    // so it does not block; the bell is never closed.
+    unsafe { libc::write(post.bell.as_raw_fd(), (&raw const one).cast(), 8) };
+    true
+}
+
+impl Kind {
+    fn listeners(&self) -> MutexGuard<'_, Listeners> {
+        self.listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Somebody does not listen any more, who did for one signal only if `one_shot`.
+    pub(super) fn leave(&self, one_shot: bool) {
+        if process::is_forked() {
+            return; // a thread that the child does not have may hold the lock
+        }
+        let mut listeners = self.listeners();
+        listeners.count -= 1;
+        listeners.one_shot |= one_shot;
+        if listeners.count > 0 || !listeners.one_shot {
+            return;
+        }
+        if let Some(former) = &listeners.handled {
+            // If another handler is in front of ours, ours stays, and has nothing to mark. An
+            // error is none that a signal has which was handled before.
+            if handler::restore(self.number, former).unwrap_or(false) {
+                listeners.handled = None;
+                listeners.one_shot = false;
+            } else {
+                self.unwanted.store(true, Ordering::Relaxed);
+            }
+        }
+    }
 }
 
 /// The post, with its thread.
 fn post() -> io::Result<&'static Post> {
-    process::assert_not_forked();
+    process::about_to_start_threads();
     let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
     let post = match POST.get() {
         Some(post) => post,
@@ -96,13 +170,15 @@ impl Post {
         if bell < 0 {
             return Err(io::Error::last_os_error());
         }
-        let kind = |_| Kind {
+        let kind = |number| Kind {
+            number: number as c_int,
             marked: AtomicBool::new(false),
+            unwanted: AtomicBool::new(false),
             count: Sequencer::new(),
-            handled: Mutex::new(false),
+            listeners: Mutex::default(),
         };
         Ok(Self {
-            kinds: std::array::from_fn(kind),
+            kinds: (0..SIGNALS).map(kind).collect(),
             // SAFETY: a new descriptor that nobody else has.
             bell: unsafe { File::from_raw_fd(bell) },
         })
@@ -118,7 +194,7 @@ impl Post {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return,
                 _ => {}
             }
-            for kind in &self.kinds {
+            for kind in &*self.kinds {
                 // Acquire: pairs with the handler. A swap, for a mark that comes
                 // meanwhile must not be overwritten.
                 if kind.marked.swap(false, Ordering::Acquire) {
@@ -128,6 +204,7 @@ impl Post {
                     });
                 }
             }
+            process::stop_forked_thread();
         }
     }
 }

@@ -69,6 +69,12 @@ impl StackClass {
         }
     }
 
+    /// A bit for sets of classes.
+    #[inline]
+    pub(crate) fn bit(self) -> u32 {
+        1 << self.index()
+    }
+
     /// A dense number for tables of [`COUNT`](Self::COUNT) entries.
     #[inline]
     pub(crate) fn index(self) -> usize {

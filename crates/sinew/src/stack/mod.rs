@@ -26,6 +26,7 @@
 //! | `pool.rs`     | [`StackPool`]: what a runtime shares                    |
 //! | `trim.rs`     | giving memory back                                      |
 //! | `hot.rs`      | [`HotStacks`]: what a worker keeps                      |
+//! | `reserve.rs`  | [`Reserve`]: one stack set aside, for fibers that only end |
 //! | `no_stack.rs` | [`NoStack`]: why there is none                          |
 //! | `overflow.rs` | saying which fiber hit its guard                        |
 //!
@@ -41,6 +42,7 @@ mod hot;
 mod no_stack;
 pub(crate) mod overflow;
 mod pool;
+mod reserve;
 mod shelves;
 mod slab;
 #[cfg(test)]
@@ -53,4 +55,5 @@ pub(crate) use handle::Stack;
 pub(crate) use hot::HotStacks;
 pub(crate) use no_stack::NoStack;
 pub(crate) use pool::{Given, PoolConfig, StackPool};
+pub(crate) use reserve::Reserve;
 pub(crate) use trim::Trim;

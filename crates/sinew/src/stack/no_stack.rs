@@ -3,7 +3,7 @@
 //! Made when memory has just been refused, so that making and cloning it
 //! allocates nothing.
 
-use std::error::Error;
+use crate::error::impl_error;
 use std::fmt;
 use std::io;
 
@@ -104,7 +104,7 @@ impl fmt::Display for NoStack {
     }
 }
 
-impl Error for NoStack {}
+impl_error!(NoStack { _ => Some(io::ErrorKind::OutOfMemory) });
 
 #[cfg(test)]
 mod tests {

@@ -6,6 +6,11 @@
 //! so it says so, tries a backtrace and aborts; else the fault is passed on to
 //! whoever had the signal before.
 //!
+//! There is a second way to overflow: a signal whose handler has no `SA_ONSTACK` comes
+//! while a fiber has less left than the kernel's frame needs. The kernel then sends a
+//! `SIGSEGV` without an address. If the stack pointer is that near to the guard, the report
+//! says what it may have been ([`OverflowBy::Signal`]).
+//!
 //! The message is made with nothing but `write(2)`. The backtrace is not safe
 //! in a signal handler: the fiber may hold the allocator's lock, or the one
 //! that backtraces take. So before the attempt [`segv::last_words`] sets an
@@ -16,10 +21,12 @@ use std::backtrace::Backtrace;
 use std::fmt::{self, Write};
 use std::io;
 use std::ops::Range;
+use std::panic::Location;
 use std::sync::OnceLock;
 
 use crate::sys::segv;
 pub(crate) use crate::sys::segv::AltStack;
+pub(crate) use crate::sys::segv::Fault;
 
 /// Frames printed at most; an overflow has thousands, mostly the same.
 const FRAMES: usize = 24;
@@ -29,17 +36,46 @@ const SECONDS: u32 = 3;
 /// A fiber that touched its guard.
 #[derive(Clone, Debug)]
 pub(crate) struct OverflowReport {
-    pub(crate) id: u64,
+    /// As messages show it.
+    pub(crate) id: ShortName,
     /// Empty if it has none.
     pub(crate) name: ShortName,
+    pub(crate) spawned_at: Option<&'static Location<'static>>,
     /// The reserve, guard included.
     pub(crate) stack_bytes: usize,
     pub(crate) guard: Range<usize>,
+    pub(crate) by: OverflowBy,
 }
 
-/// Tells whether an address lies in the guard of a fiber, and of which. Runs
+/// How a stack has overflowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OverflowBy {
+    /// The guard was touched.
+    Touch,
+    /// Perhaps by the frame of a signal, for which so many bytes were left.
+    Signal { left: usize },
+}
+
+impl OverflowBy {
+    /// What `fault` says of a stack with this guard; none if it has another cause.
+    pub(crate) fn find(fault: &Fault, guard: &Range<usize>) -> Option<Self> {
+        match (fault.address, fault.stack_pointer) {
+            (Some(address), _) => guard.contains(&address).then_some(Self::Touch),
+            (None, Some(pointer)) if pointer >= guard.start => {
+                let left = pointer.saturating_sub(guard.end);
+                // Beside the frame: what a function may use below its stack pointer, and
+                // the alignment.
+                let needed = segv::signal_frame_bytes() + 256;
+                (left < needed).then_some(Self::Signal { left })
+            }
+            (None, _) => None,
+        }
+    }
+}
+
+/// Tells whether a fault is that of a fiber's stack, and of which. Runs
 /// in a signal handler on any thread: it must not lock, allocate or fault.
-pub(crate) type Describe = fn(fault: usize) -> Option<OverflowReport>;
+pub(crate) type Describe = fn(fault: &Fault) -> Option<OverflowReport>;
 
 static DESCRIBE: OnceLock<Describe> = OnceLock::new();
 
@@ -49,9 +85,9 @@ pub(crate) fn install(describe: Describe) -> io::Result<()> {
     segv::install(on_fault)
 }
 
-fn on_fault(address: usize) {
+fn on_fault(fault: &Fault) {
     // `get` is one load: it never waits.
-    if let Some(report) = DESCRIBE.get().and_then(|describe| describe(address)) {
+    if let Some(report) = DESCRIBE.get().and_then(|describe| describe(fault)) {
         die(&report);
     }
 }
@@ -71,13 +107,29 @@ impl fmt::Display for OverflowReport {
         let OverflowReport {
             id,
             name,
+            spawned_at,
             stack_bytes,
             guard,
+            by,
         } = self;
+        let id = id.as_str();
         f.write_str("\nsinew: fiber ")?;
         match name.as_str() {
             "" => write!(f, "{id}")?,
             name => write!(f, "'{name}' (id {id})")?,
+        }
+        if let Some(at) = spawned_at {
+            write!(f, ", spawned at {at},")?;
+        }
+        if let OverflowBy::Signal { left } = by {
+            return writeln!(
+                f,
+                " has {left} bytes left of its stack of {} KiB, and a fault has no address: \
+                 perhaps a signal on a full stack\n  \
+                 remedy: install signal handlers with SA_ONSTACK (sinew::signal does), or give \
+                 the fiber more with Builder::stack_size",
+                stack_bytes >> 10,
+            );
         }
         writeln!(
             f,
@@ -100,6 +152,14 @@ impl ShortName {
     pub(crate) fn new(name: &str) -> ShortName {
         let mut short = ShortName::default();
         let _ = short.0.write_str(name);
+        short
+    }
+
+    /// As much of `value` as fits.
+    pub(crate) fn shown(value: impl fmt::Display) -> ShortName {
+        let mut short = ShortName::default();
+        // What does not fit is left out.
+        let _ = write!(short.0, "{value}");
         short
     }
 
@@ -204,10 +264,12 @@ mod tests {
     #[test]
     fn the_report_names_fiber_size_guard_and_remedy() {
         let mut report = OverflowReport {
-            id: 12,
+            id: ShortName::shown(12),
             name: ShortName::new("parser"),
+            spawned_at: None,
             stack_bytes: 256 << 10,
             guard: 0x1000..0x11000,
+            by: OverflowBy::Touch,
         };
         let text = report.to_string();
         assert!(
@@ -221,6 +283,28 @@ mod tests {
         );
         report.name = ShortName::default();
         assert!(report.to_string().contains("fiber 12 overflowed"));
+        let here = Location::caller();
+        report.spawned_at = Some(here);
+        let spawned = format!("fiber 12, spawned at {here}, overflowed");
+        assert!(report.to_string().contains(&spawned));
+    }
+
+    #[test]
+    fn a_fault_without_an_address_is_perhaps_a_signal_if_little_is_left() {
+        let guard = 0x10000..0x11000;
+        let fault = |address, pointer| Fault {
+            address,
+            stack_pointer: Some(pointer),
+        };
+        let find = |fault| OverflowBy::find(&fault, &guard);
+        assert_eq!(find(fault(Some(0x10800), 0)), Some(OverflowBy::Touch));
+        assert_eq!(find(fault(Some(0x11000), 0x11010)), None);
+        let near = find(fault(None, 0x11010));
+        assert_eq!(near, Some(OverflowBy::Signal { left: 0x10 }));
+        let below = find(fault(None, 0x10ff0));
+        assert_eq!(below, Some(OverflowBy::Signal { left: 0 }));
+        assert_eq!(find(fault(None, 0x11000 + (64 << 10))), None);
+        assert_eq!(find(fault(None, 0x8000)), None, "another stack");
     }
 
     #[test]

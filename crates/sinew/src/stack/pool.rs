@@ -92,7 +92,7 @@ impl StackPool {
             tag: NEXT.fetch_add(1, Relaxed),
             max_stacks: config.max_stacks.unwrap_or(usize::MAX),
             guards: Guards::new(config.guard),
-            shelves: Lock::new(Shelves::default()),
+            shelves: Lock::new(Shelves::new(config.max_stacks)),
             hot: Mutex::new(Vec::new()),
         }
     }
@@ -262,6 +262,18 @@ impl StackPool {
         // woken and flushes (see `begin_starving`), which is ordered by the
         // wake-up.
         self.starving.0.load(Relaxed) != 0
+    }
+
+    /// Whether every stack is here: none is in use or hot with a worker, so that none can
+    /// come back.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.lock().out == 0
+    }
+
+    /// Whether a stack of this class can be had without asking the kernel for memory.
+    pub(crate) fn has(&self, class: StackClass) -> bool {
+        let shelves = self.lock();
+        shelves.out < self.max_stacks && shelves.has(class)
     }
 
     /// How much a [`trim`](Self::trim) could give back, in stacks and slabs;

@@ -34,6 +34,8 @@ pub(super) struct Shelves {
     pub(super) out: usize,
     /// Bytes of addresses in all slabs.
     pub(super) reserved: usize,
+    /// The most slots in a slab, if there is a limit.
+    most: Option<usize>,
 }
 
 /// The slabs of one class, by what can be had from them.
@@ -56,6 +58,20 @@ pub(super) struct Picked {
 }
 
 impl Shelves {
+    /// No slabs yet; none will have more than `most` slots.
+    pub(super) fn new(most: Option<usize>) -> Self {
+        Self {
+            most,
+            ..Self::default()
+        }
+    }
+
+    /// Whether a slab of this class has a slot to give.
+    pub(super) fn has(&self, class: StackClass) -> bool {
+        let shelf = &self.classes[class.index()];
+        !shelf.dirty.is_empty() || !shelf.fresh.is_empty()
+    }
+
     /// Takes the best used slot of a class: slab, slot and low end.
     pub(super) fn pick_dirty(&mut self, class: StackClass) -> Option<(u32, usize, usize)> {
         let id = *self.classes[class.index()].dirty.first()?;
@@ -74,7 +90,7 @@ impl Shelves {
     pub(super) fn pick_fresh(&mut self, class: StackClass) -> io::Result<Picked> {
         let id = match self.classes[class.index()].fresh.first() {
             Some(id) => *id,
-            None => self.add(Slab::new(class)?),
+            None => self.add(Slab::new(class, self.most)?),
         };
         let pick = self.change(id, |slab| {
             let fresh = slab

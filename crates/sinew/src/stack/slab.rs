@@ -104,9 +104,11 @@ pub(super) struct Slab {
 }
 
 impl Slab {
-    /// Maps a slab, smaller than usual if the kernel has no room for more.
-    pub(super) fn new(class: StackClass) -> io::Result<Slab> {
-        let mut slots = (SLAB_BYTES / class.bytes()).max(1);
+    /// Maps a slab of at most `most` slots, smaller than usual if the kernel has no room
+    /// for more.
+    pub(super) fn new(class: StackClass, most: Option<usize>) -> io::Result<Slab> {
+        let usual = SLAB_BYTES / class.bytes();
+        let mut slots = most.map_or(usual, |most| usual.min(most)).max(1);
         let align = class.bytes().max(TABLE_SPAN);
         let mapping = loop {
             match Mapping::reserve(slots * class.bytes(), align) {
@@ -276,7 +278,7 @@ mod tests {
     #[test]
     fn slots_are_taken_from_the_low_end_and_known_by_address() {
         let class = StackClass::for_size(64 << 10).unwrap();
-        let mut slab = Slab::new(class).unwrap();
+        let mut slab = Slab::new(class, None).unwrap();
         assert_eq!(slab.low(0) % class.bytes(), 0);
         assert_eq!(slab.bytes(), SLAB_BYTES);
         for expected in 0..3 {
@@ -301,7 +303,7 @@ mod tests {
 
     #[test]
     fn a_class_bigger_than_a_slab_gets_a_slab_of_one() {
-        let mut slab = Slab::new(StackClass::for_size(256 << 20).unwrap()).unwrap();
+        let mut slab = Slab::new(StackClass::for_size(256 << 20).unwrap(), None).unwrap();
         assert_eq!(slab.bytes(), 256 << 20);
         assert!(slab.take_fresh().is_some());
         assert!(slab.take_fresh().is_none());
@@ -311,7 +313,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "given back twice")]
     fn a_stack_given_back_twice_is_noticed() {
-        let mut slab = Slab::new(StackClass::for_size(1 << 20).unwrap()).unwrap();
+        let mut slab = Slab::new(StackClass::for_size(1 << 20).unwrap(), None).unwrap();
         slab.take_fresh();
         slab.put_dirty(0);
         slab.put_dirty(0);

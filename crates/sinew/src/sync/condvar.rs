@@ -366,13 +366,16 @@ unsafe impl<T: ?Sized> Operation for Wait<'_, '_, T> {
             self.place.busy.set(wakes.has_tasks());
         }
         let was_busy = wakes.has_tasks();
-        wakes.fire(); // does not unwind
         if was_busy {
+            // In line, and in the middle of a wait. Does not unwind.
+            waiter.stay(|| wakes.fire());
             let _line = self.condvar.line.lock();
             self.place.busy.set(false);
             if self.place.notified.get() {
                 return Enlisted::Done(self.place.by_one.get());
             }
+        } else {
+            wakes.fire(); // no user code
         }
         Enlisted::Linked
     }

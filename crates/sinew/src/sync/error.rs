@@ -1,8 +1,9 @@
 //! Why a wait of this module ended without what was waited for.
 
-use crate::error::Cancelled;
+use crate::error::{Cancelled, impl_error};
 use crate::wait::WaitOutcome;
 use std::fmt;
+use std::io::ErrorKind;
 
 /// The time was over first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +15,7 @@ impl fmt::Display for TimedOut {
     }
 }
 
-impl std::error::Error for TimedOut {}
+impl_error!(TimedOut { Self => Some(ErrorKind::TimedOut) });
 
 impl TimedOut {
     /// Of a wait that is no cancellation point.
@@ -52,7 +53,10 @@ impl fmt::Display for WaitTimeoutError {
     }
 }
 
-impl std::error::Error for WaitTimeoutError {}
+impl_error!(WaitTimeoutError {
+    Self::Timeout => Some(ErrorKind::TimedOut),
+    Self::Cancelled => None,
+});
 
 impl From<Cancelled> for WaitTimeoutError {
     fn from(_: Cancelled) -> Self {
@@ -74,4 +78,4 @@ impl fmt::Display for TryLockError {
     }
 }
 
-impl std::error::Error for TryLockError {}
+impl_error!(TryLockError { Self::WouldBlock => Some(ErrorKind::WouldBlock) });

@@ -8,6 +8,7 @@ use super::error::WaitTimeoutError;
 use crate::error::Cancelled;
 use crate::fiber::WaitReason;
 use crate::primitive::{AtomicBool, Ordering, const_fn};
+use crate::sched::polling;
 use crate::sys::Lock;
 use crate::time::Instant;
 use crate::wait::node::{Node, Place, WaitList, Wakes};
@@ -86,9 +87,13 @@ impl Event {
         self.set.store(false, Ordering::Relaxed);
     }
 
-    /// Whether a wait would pass at once; the same as [`is_set`](Self::is_set).
+    /// Whether a wait would pass at once; the same as [`is_set`](Self::is_set),
+    /// but for the count of tries.
+    ///
+    /// A loop of failing tries is a place where other fibers may run: every 64th in one turn
+    /// of a fiber yields.
     pub fn try_wait(&self) -> bool {
-        self.is_set()
+        polling::tried(self.is_set())
     }
 
     /// Waits until it is set; a cancellation point.

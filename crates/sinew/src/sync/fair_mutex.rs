@@ -9,6 +9,7 @@ use super::turns::{Turn, Turns};
 use crate::error::Cancelled;
 use crate::fiber::WaitReason;
 use crate::primitive::const_fn;
+use crate::sched::polling;
 use crate::time::Instant;
 use crate::wait::{Deadline, Pending, WaitSpec, point};
 use std::cell::UnsafeCell;
@@ -110,13 +111,27 @@ impl<T: ?Sized> FairMutex<T> {
     /// # Errors
     ///
     /// [`TryLockError`] if it is held, or reserved for somebody.
+    ///
+    /// A loop of failing tries is a place where other fibers may run: every 64th in one turn
+    /// of a fiber yields.
     #[inline]
     pub fn try_lock(&self) -> Result<FairMutexGuard<'_, T>, TryLockError> {
-        if !self.turns.try_lock() {
-            return Err(TryLockError::WouldBlock);
+        match self.try_quietly() {
+            Some(guard) => Ok(guard),
+            None => {
+                polling::failed();
+                Err(TryLockError::WouldBlock)
+            }
         }
+    }
+
+    /// The same without a count of tries in vain.
+    #[inline]
+    fn try_quietly(&self) -> Option<FairMutexGuard<'_, T>> {
         // SAFETY: locked just now.
-        Ok(unsafe { FairMutexGuard::of(self) })
+        self.turns
+            .try_lock()
+            .then(|| unsafe { FairMutexGuard::of(self) })
     }
 
     /// As [`lock`](Self::lock), but waits for `timeout` at most.
@@ -237,9 +252,9 @@ impl<T> From<T> for FairMutex<T> {
 impl<T: ?Sized + fmt::Debug> fmt::Debug for FairMutex<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut fields = f.debug_struct("FairMutex");
-        match self.try_lock() {
-            Ok(value) => fields.field("value", &&*value),
-            Err(_) => fields.field("value", &format_args!("<locked>")),
+        match self.try_quietly() {
+            Some(value) => fields.field("value", &&*value),
+            None => fields.field("value", &format_args!("<locked>")),
         };
         fields.finish()
     }

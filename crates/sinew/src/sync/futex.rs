@@ -13,13 +13,15 @@
 
 use super::error::TimedOut;
 use super::sequencer::{Sequencer, SequencerWait};
-use crate::error::Cancelled;
+use crate::error::{Cancelled, impl_error};
 use crate::fiber::WaitReason;
 use crate::primitive::{AtomicBool, Ordering, const_fn};
+use crate::sched::polling;
 use crate::time::Instant;
 use crate::wait::{Deadline, Enlisted, Operation, Pending, WaitOutcome, WaitSpec, Waiter};
 use crate::wait::{perform, point};
 use std::fmt;
+use std::io::ErrorKind;
 use std::panic::Location;
 use std::time::Duration;
 
@@ -139,11 +141,18 @@ impl Futex {
 
     /// Whether the count has reached `token`.
     ///
+    /// A loop of failing tries is a place where other fibers may run: every 64th in one turn
+    /// of a fiber yields.
+    ///
     /// # Errors
     ///
     /// [`FutexError::Stopped`] if it has not, and the futex was stopped.
     pub fn try_wait(&self, token: u64) -> Result<bool, FutexError> {
-        match self.outcome(token) {
+        let outcome = self.outcome(token);
+        if !matches!(outcome, Some(Ok(()))) {
+            polling::failed();
+        }
+        match outcome {
             None => Ok(false),
             Some(Ok(())) => Ok(true),
             Some(Err(Stopped)) => Err(FutexError::Stopped),
@@ -197,7 +206,7 @@ impl Futex {
     fn outcome(&self, token: u64) -> Option<Result<(), Stopped>> {
         // In this order: what is reached is reached before the stop, or after.
         let stopped = self.is_stopped();
-        if self.posts.try_wait(token) {
+        if self.posts.has_reached(token) {
             return Some(Ok(()));
         }
         stopped.then_some(Err(Stopped))
@@ -319,7 +328,10 @@ impl fmt::Display for FutexError {
     }
 }
 
-impl std::error::Error for FutexError {}
+impl_error!(FutexError {
+    Self::Stopped => Some(ErrorKind::BrokenPipe),
+    Self::Cancelled => None,
+});
 
 impl From<Cancelled> for FutexError {
     fn from(_: Cancelled) -> Self {
@@ -349,7 +361,11 @@ impl fmt::Display for FutexTimeoutError {
     }
 }
 
-impl std::error::Error for FutexTimeoutError {}
+impl_error!(FutexTimeoutError {
+    Self::Timeout => Some(ErrorKind::TimedOut),
+    Self::Stopped => Some(ErrorKind::BrokenPipe),
+    Self::Cancelled => None,
+});
 
 impl From<Cancelled> for FutexTimeoutError {
     fn from(_: Cancelled) -> Self {

@@ -13,7 +13,7 @@ use crate::error::Cancelled;
 use crate::primitive::const_fn;
 use std::cell::UnsafeCell;
 use std::fmt;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 /// A value that is made on first use.
@@ -90,6 +90,31 @@ impl<T, F: FnMut() -> T> LazyLock<T, F> {
         }
     }
 
+    /// The value, to be changed, made now if it was not; what dereferencing mutably does.
+    ///
+    /// Nobody else can be making it, so this does not wait for anybody.
+    ///
+    /// # Panics
+    ///
+    /// If the function does; then the next use calls it again.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sinew::sync::LazyLock;
+    ///
+    /// let mut lazy = LazyLock::new(|| vec![1]);
+    /// LazyLock::force_mut(&mut lazy).push(2);
+    /// lazy.push(3);
+    /// assert_eq!(*lazy, [1, 2, 3]);
+    /// ```
+    #[inline]
+    #[track_caller]
+    pub fn force_mut(this: &mut Self) -> &mut T {
+        Self::force(this);
+        this.cell.get_mut().expect("it was just made")
+    }
+
     /// As [`force`](Self::force), but a cancellation point: a fiber that is
     /// cancelled does not wait for somebody else to make the value.
     ///
@@ -129,6 +154,51 @@ impl<T, F: FnMut() -> T> LazyLock<T, F> {
             // SAFETY: it was our attempt that filled the cell (invariant 1).
             drop(unsafe { (*self.make.get()).take() });
         }
+    }
+}
+
+impl<T, F> LazyLock<T, F> {
+    /// The value, if it was made; does not wait.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sinew::sync::LazyLock;
+    ///
+    /// let lazy = LazyLock::new(|| 7);
+    /// assert_eq!(LazyLock::get(&lazy), None);
+    /// assert_eq!(*lazy, 7);
+    /// assert_eq!(LazyLock::get(&lazy), Some(&7));
+    /// ```
+    #[inline]
+    pub fn get(this: &Self) -> Option<&T> {
+        this.cell.get()
+    }
+
+    /// The value, to be changed, if it was made.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sinew::sync::LazyLock;
+    ///
+    /// let mut lazy = LazyLock::new(|| 7);
+    /// assert_eq!(LazyLock::get_mut(&mut lazy), None);
+    /// LazyLock::force(&lazy);
+    /// *LazyLock::get_mut(&mut lazy).unwrap() += 1;
+    /// assert_eq!(*lazy, 8);
+    /// ```
+    #[inline]
+    pub fn get_mut(this: &mut Self) -> Option<&mut T> {
+        this.cell.get_mut()
+    }
+}
+
+impl<T, F: FnMut() -> T> DerefMut for LazyLock<T, F> {
+    #[inline]
+    #[track_caller]
+    fn deref_mut(&mut self) -> &mut T {
+        Self::force_mut(self)
     }
 }
 

@@ -144,6 +144,7 @@
 //! | std: `LazyLock` takes an `FnOnce`, a panic poisons it | an `FnMut`: after a panic the next access calls it again |
 //! | std: `Once` is poisoned by a panic            | the next call tries again; [`OnceState::is_poisoned`] tells |
 //! | tokio: `Mutex` is fair                        | [`Mutex`] lets who runs go first, though nobody starves; [`FairMutex`] is fair |
+//! | std, tokio: `MutexGuard::map`, tokio: `lock_owned` | [`MutexGuard::map`], [`RwLockReadGuard::map`], [`RwLockWriteGuard::map`]; [`Mutex::lock_owned`] |
 //! | tokio: `Notify::notified()`                   | [`Notify::wait`], [`Notify::wait_async`], which counts from its first poll |
 //! | tokio: `acquire().await` fails if closed      | and if the fiber was cancelled: [`AcquireError`] |
 //! | crossbeam: `WaitGroup`                        | the same, with time limits                     |
@@ -207,10 +208,12 @@ mod futex;
 mod future;
 mod lazy_lock;
 mod linger;
+mod mapped_guard;
 mod mutex;
 mod notify;
 mod once;
 mod once_lock;
+mod owned_guard;
 mod permit;
 mod promise;
 mod raw_mutex;
@@ -221,6 +224,8 @@ mod sequencer;
 mod shares;
 mod ticket;
 mod turns;
+#[cfg(doctest)]
+mod variance;
 mod wait_group;
 
 #[cfg(all(test, loom))]
@@ -238,10 +243,12 @@ pub use fair_mutex::{FairMutex, FairMutexGuard};
 pub use futex::{Futex, FutexError, FutexTimeoutError};
 pub use future::{Future, WaitFutureError, WaitFutureTimeoutError};
 pub use lazy_lock::LazyLock;
+pub use mapped_guard::{MappedMutexGuard, MappedRwLockReadGuard, MappedRwLockWriteGuard};
 pub use mutex::{Mutex, MutexGuard};
 pub use notify::Notify;
 pub use once::{Once, OnceState};
 pub use once_lock::OnceLock;
+pub use owned_guard::OwnedMutexGuard;
 pub use permit::{
     AcquireError, AcquireTimeoutError, OwnedSemaphorePermit, Permit, SemaphorePermit,
     TryAcquireError,
@@ -253,6 +260,9 @@ pub use semaphore::Semaphore;
 pub use sequencer::{Sequencer, SequencerToken};
 pub use ticket::Ticket;
 pub use wait_group::WaitGroup;
+
+// So that `use sinew::sync::{Arc, Mutex}` takes the place of std's line.
+pub use std::sync::{Arc, Weak, atomic};
 
 pub(crate) use event::EventWait;
 pub(crate) use future::FutureWait;

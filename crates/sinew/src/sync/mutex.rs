@@ -3,16 +3,20 @@
 //! The protocol is that of `sync::raw_mutex`.
 
 use super::error::{TimedOut, TryLockError};
+use super::mapped_guard::MappedMutexGuard;
 use super::raw_mutex::{LockWait, RawMutex};
 use crate::error::Cancelled;
 use crate::primitive::const_fn;
+use crate::sched::polling;
 use crate::time::Instant;
 use crate::wait::node::Wakes;
 use crate::wait::{Deadline, Pending};
 use std::cell::UnsafeCell;
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::panic::{Location, RefUnwindSafe, UnwindSafe};
+use std::ptr::NonNull;
 use std::time::Duration;
 
 /// A lock around a value; std's, but a fiber that waits for it leaves its worker
@@ -46,9 +50,9 @@ use std::time::Duration;
 /// });
 /// ```
 pub struct Mutex<T: ?Sized> {
-    raw: RawMutex,
+    pub(super) raw: RawMutex,
     /// Touched by who holds the lock.
-    value: UnsafeCell<T>,
+    pub(super) value: UnsafeCell<T>,
 }
 
 // SAFETY: one at a time gets at the value, from any thread.
@@ -99,6 +103,9 @@ impl<T: ?Sized> Mutex<T> {
     ///
     /// [`TryLockError`] if somebody does.
     ///
+    /// A loop of failing tries is a place where other fibers may run: every 64th in one turn
+    /// of a fiber yields.
+    ///
     /// ```
     /// let mutex = sinew::sync::Mutex::new(1);
     /// let guard = mutex.lock();
@@ -108,11 +115,19 @@ impl<T: ?Sized> Mutex<T> {
     /// ```
     #[inline]
     pub fn try_lock(&self) -> Result<MutexGuard<'_, T>, TryLockError> {
-        if self.raw.try_lock() {
-            Ok(MutexGuard { mutex: self })
-        } else {
-            Err(TryLockError::WouldBlock)
+        match self.try_quietly() {
+            Some(guard) => Ok(guard),
+            None => {
+                polling::failed();
+                Err(TryLockError::WouldBlock)
+            }
         }
+    }
+
+    /// The same without a count of tries in vain.
+    #[inline]
+    fn try_quietly(&self) -> Option<MutexGuard<'_, T>> {
+        self.raw.try_lock().then(|| MutexGuard { mutex: self })
     }
 
     /// As [`lock`](Self::lock), but waits for `timeout` at most.
@@ -193,9 +208,9 @@ impl<T> From<T> for Mutex<T> {
 impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Mutex");
-        match self.try_lock() {
-            Ok(guard) => debug.field("data", &&*guard),
-            Err(_) => debug.field("data", &format_args!("<locked>")),
+        match self.try_quietly() {
+            Some(guard) => debug.field("data", &&*guard),
+            None => debug.field("data", &format_args!("<locked>")),
         };
         debug.finish_non_exhaustive()
     }
@@ -218,9 +233,66 @@ unsafe impl<T: ?Sized + Sync> Sync for MutexGuard<'_, T> {}
 impl<'a, T: ?Sized> MutexGuard<'a, T> {
     /// Gives the lock back, but leaves it to the caller to wake who waits.
     pub(super) fn unlock_into(self, wakes: &mut Wakes) {
-        let this = std::mem::ManuallyDrop::new(self);
+        let this = ManuallyDrop::new(self);
         // SAFETY: the guard is gone, as if dropped.
         unsafe { this.mutex.raw.unlock_into(wakes) };
+    }
+
+    /// Makes a guard for a part of the value; the lock stays held. As std's, it is no
+    /// method: it is called as `MutexGuard::map(..)`.
+    ///
+    /// A [`Condvar`](super::Condvar) cannot wait with what this returns. If `f` panics the
+    /// lock is given back.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sinew::sync::{Mutex, MutexGuard};
+    ///
+    /// let mutex = Mutex::new((1, 2));
+    /// *MutexGuard::map(mutex.lock(), |both| &mut both.1) += 1;
+    /// assert_eq!(*mutex.lock(), (1, 3));
+    /// ```
+    pub fn map<U: ?Sized>(
+        mut guard: Self,
+        f: impl FnOnce(&mut T) -> &mut U,
+    ) -> MappedMutexGuard<'a, U> {
+        let value = NonNull::from(f(&mut guard));
+        let raw = &ManuallyDrop::new(guard).mutex.raw;
+        // SAFETY: the lock was the guard's, which is not dropped, and `value` is a part
+        // of what it protects, borrowed mutably.
+        unsafe { MappedMutexGuard::of(value, raw) }
+    }
+
+    /// As [`map`](Self::map), if there is such a part.
+    ///
+    /// # Errors
+    ///
+    /// The guard itself if `f` returns none.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use sinew::sync::{Mutex, MutexGuard};
+    ///
+    /// let mutex = Mutex::new(vec![1, 2]);
+    /// let last = MutexGuard::filter_map(mutex.lock(), |all| all.last_mut());
+    /// *last.unwrap() = 3;
+    /// let third = MutexGuard::filter_map(mutex.lock(), |all| all.get_mut(2));
+    /// assert_eq!(*third.unwrap_err(), [1, 3]);
+    /// ```
+    pub fn filter_map<U: ?Sized>(
+        mut guard: Self,
+        f: impl FnOnce(&mut T) -> Option<&mut U>,
+    ) -> Result<MappedMutexGuard<'a, U>, Self> {
+        match f(&mut guard).map(NonNull::from) {
+            None => Err(guard),
+            Some(value) => {
+                let raw = &ManuallyDrop::new(guard).mutex.raw;
+                // SAFETY: as in `map`.
+                Ok(unsafe { MappedMutexGuard::of(value, raw) })
+            }
+        }
     }
 
     /// The mutex that it is of.

@@ -26,6 +26,7 @@ use super::error::WaitTimeoutError;
 use crate::error::Cancelled;
 use crate::fiber::WaitReason;
 use crate::primitive::{AtomicU32, Ordering, const_fn};
+use crate::sched::polling;
 use crate::sys::Lock;
 use crate::time::Instant;
 use crate::wait::node::{Node, Place, WaitList, Wakes};
@@ -200,7 +201,15 @@ impl Notify {
     }
 
     /// Takes the permit, if there is one.
+    ///
+    /// A loop of failing tries is a place where other fibers may run: every 64th in one turn
+    /// of a fiber yields.
     pub fn try_wait(&self) -> bool {
+        polling::tried(self.try_take())
+    }
+
+    /// The same without a count of tries in vain.
+    fn try_take(&self) -> bool {
         // Relaxed: the exchange finds out.
         let mut now = self.word.load(Ordering::Relaxed);
         loop {
@@ -295,7 +304,7 @@ impl Notify {
         deadline: Option<Deadline>,
         at: &'static Location<'static>,
     ) -> Result<(), WaitOutcome> {
-        if self.try_wait() {
+        if self.try_take() {
             return Ok(());
         }
         let spec = WaitSpec::new(WaitReason::Notify, at)
@@ -353,7 +362,7 @@ unsafe impl Operation for NotifyWait<'_> {
     type Output = ();
 
     fn attempt(&self) -> Option<()> {
-        self.notify.try_wait().then_some(())
+        self.notify.try_take().then_some(())
     }
 
     unsafe fn enlist(&self, waiter: &Waiter, place: u32) -> Enlisted<()> {

@@ -2,8 +2,9 @@
 
 use super::error::TimedOut;
 use super::semaphore::Semaphore;
-use crate::error::Cancelled;
+use crate::error::{Cancelled, impl_error};
 use std::fmt;
+use std::io::ErrorKind;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -30,6 +31,20 @@ impl<S: Deref<Target = Semaphore>> Permit<S> {
     /// How many permits these are.
     pub fn num_permits(&self) -> usize {
         self.permits
+    }
+
+    /// A reference to what the permit holds: to a `&Semaphore`, or to the `Arc` of an
+    /// [`OwnedSemaphorePermit`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let semaphore = sinew::sync::Semaphore::new(3);
+    /// let permit = semaphore.acquire().unwrap();
+    /// assert_eq!(permit.semaphore().available_permits(), 2);
+    /// ```
+    pub fn semaphore(&self) -> &S {
+        &self.semaphore
     }
 
     /// Never gives them back.
@@ -103,7 +118,10 @@ impl fmt::Display for AcquireError {
     }
 }
 
-impl std::error::Error for AcquireError {}
+impl_error!(AcquireError {
+    Self::Closed => Some(ErrorKind::BrokenPipe),
+    Self::Cancelled => None,
+});
 
 impl From<Cancelled> for AcquireError {
     fn from(_: Cancelled) -> Self {
@@ -143,7 +161,11 @@ impl fmt::Display for AcquireTimeoutError {
     }
 }
 
-impl std::error::Error for AcquireTimeoutError {}
+impl_error!(AcquireTimeoutError {
+    Self::Timeout => Some(ErrorKind::TimedOut),
+    Self::Closed => Some(ErrorKind::BrokenPipe),
+    Self::Cancelled => None,
+});
 
 impl From<Cancelled> for AcquireTimeoutError {
     fn from(_: Cancelled) -> Self {
@@ -170,4 +192,7 @@ impl fmt::Display for TryAcquireError {
     }
 }
 
-impl std::error::Error for TryAcquireError {}
+impl_error!(TryAcquireError {
+    Self::NoPermits => Some(ErrorKind::WouldBlock),
+    Self::Closed => Some(ErrorKind::BrokenPipe),
+});

@@ -22,12 +22,14 @@
 //! without the lock.
 
 use super::future::Future;
+use crate::error::impl_error;
 use crate::primitive::{AtomicU32, Ordering};
 use crate::sys::Lock;
 use crate::wait::node::{Node, WaitList, Wakes};
 use crate::wait::waiter::quietly;
 use std::cell::UnsafeCell;
 use std::fmt;
+use std::io::ErrorKind;
 use std::mem::ManuallyDrop;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr;
@@ -134,7 +136,7 @@ impl fmt::Display for Broken {
     }
 }
 
-impl std::error::Error for Broken {}
+impl_error!(Broken { Self => Some(ErrorKind::BrokenPipe) });
 
 /// What promise and future share.
 pub(super) struct Shared<T> {

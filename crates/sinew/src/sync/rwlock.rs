@@ -8,6 +8,7 @@ use super::rwlock_guard::{RwLockReadGuard, RwLockWriteGuard};
 use super::shares::{READER, Share, Shares, WRITER};
 use crate::error::Cancelled;
 use crate::primitive::const_fn;
+use crate::sched::polling;
 use crate::time::Instant;
 use crate::wait::{Deadline, Pending};
 use std::cell::UnsafeCell;
@@ -99,13 +100,27 @@ impl<T: ?Sized> RwLock<T> {
     /// # Errors
     ///
     /// [`TryLockError`] if a writer is inside or in line.
+    ///
+    /// A loop of failing tries is a place where other fibers may run: every 64th in one turn
+    /// of a fiber yields.
     #[inline]
     pub fn try_read(&self) -> Result<RwLockReadGuard<'_, T>, TryLockError> {
-        if !self.shares.try_take(READER) {
-            return Err(TryLockError::WouldBlock);
+        match self.try_read_quietly() {
+            Some(guard) => Ok(guard),
+            None => {
+                polling::failed();
+                Err(TryLockError::WouldBlock)
+            }
         }
+    }
+
+    /// The same without a count of tries in vain.
+    #[inline]
+    fn try_read_quietly(&self) -> Option<RwLockReadGuard<'_, T>> {
         // SAFETY: a reader's share was just taken.
-        Ok(unsafe { RwLockReadGuard::of(self) })
+        self.shares
+            .try_take(READER)
+            .then(|| unsafe { RwLockReadGuard::of(self) })
     }
 
     /// Writes if that needs no waiting.
@@ -113,9 +128,13 @@ impl<T: ?Sized> RwLock<T> {
     /// # Errors
     ///
     /// [`TryLockError`] if anybody is inside or in line.
+    ///
+    /// A loop of failing tries is a place where other fibers may run: every 64th in one turn
+    /// of a fiber yields.
     #[inline]
     pub fn try_write(&self) -> Result<RwLockWriteGuard<'_, T>, TryLockError> {
         if !self.shares.try_take(WRITER) {
+            polling::failed();
             return Err(TryLockError::WouldBlock);
         }
         // SAFETY: the writer's share was just taken.
@@ -295,9 +314,9 @@ impl<T> From<T> for RwLock<T> {
 impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut fields = f.debug_struct("RwLock");
-        match self.try_read() {
-            Ok(value) => fields.field("value", &&*value),
-            Err(_) => fields.field("value", &format_args!("<locked>")),
+        match self.try_read_quietly() {
+            Some(value) => fields.field("value", &&*value),
+            None => fields.field("value", &format_args!("<locked>")),
         };
         fields.finish()
     }

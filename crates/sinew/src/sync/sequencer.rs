@@ -19,6 +19,7 @@ use super::error::WaitTimeoutError;
 use crate::error::Cancelled;
 use crate::fiber::WaitReason;
 use crate::primitive::{AtomicU64, Ordering, const_fn};
+use crate::sched::polling;
 use crate::sys::Lock;
 use crate::time::Instant;
 use crate::util::heap::{Heap, HeapLinks};
@@ -243,7 +244,15 @@ impl Sequencer {
     }
 
     /// Whether the counter has reached `token`.
+    ///
+    /// A loop of failing tries is a place where other fibers may run: every 64th in one turn
+    /// of a fiber yields.
     pub fn try_wait(&self, token: u64) -> bool {
+        polling::tried(self.has_reached(token))
+    }
+
+    /// The same without a count of tries in vain.
+    pub(super) fn has_reached(&self, token: u64) -> bool {
         self.get() >= token
     }
 
@@ -310,7 +319,7 @@ impl Sequencer {
         deadline: Option<Deadline>,
         at: &'static Location<'static>,
     ) -> Result<(), WaitOutcome> {
-        if self.try_wait(token) {
+        if self.has_reached(token) {
             return Ok(());
         }
         let spec = WaitSpec::new(WaitReason::Sequencer, at)
@@ -357,7 +366,7 @@ impl<'a> SequencerToken<'a> {
 
     /// Whether the counter has reached it.
     pub fn is_reached(&self) -> bool {
-        self.sequencer.try_wait(self.value)
+        self.sequencer.has_reached(self.value)
     }
 
     pub(crate) fn operation(&self) -> SequencerWait<'a> {

@@ -11,6 +11,7 @@ use super::fair_mutex::{FairMutex, FairMutexGuard};
 use super::turns::Waiting;
 use crate::error::Cancelled;
 use crate::fiber::{Block, WaitReason};
+use crate::sched::polling;
 use crate::time::Instant;
 use crate::wait::{Deadline, Enlisted, Operation, Pending, WaitOutcome, WaitSpec, Waiter};
 use crate::wait::{perform, point};
@@ -138,8 +139,13 @@ impl<'a, T: ?Sized> Ticket<'a, T> {
     ///
     /// The ticket itself, if it is not its turn; and always if the guard was taken
     /// already, by a select.
+    ///
+    /// A loop of failing tries is a place where other fibers may run: every 64th in one turn
+    /// of a fiber yields.
     pub fn try_lock(self) -> Result<FairMutexGuard<'a, T>, Self> {
-        self.collect().ok_or(self)
+        let guard = self.collect();
+        polling::tried(guard.is_some());
+        guard.ok_or(self)
     }
 
     /// As [`lock`](Self::lock), but waits for `timeout` at most; then the ticket

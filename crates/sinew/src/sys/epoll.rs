@@ -82,7 +82,7 @@ impl Epoll {
             return self.wait_ms(events, timeout);
         }
         let spec = timeout.map(|time| libc::timespec {
-            tv_sec: time.as_secs().min(i64::MAX as u64 / 4) as libc::time_t,
+            tv_sec: time.as_secs().min(i64::MAX as u64 / 4) as _,
             tv_nsec: time.subsec_nanos() as _,
         });
         let spec_ptr = spec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);

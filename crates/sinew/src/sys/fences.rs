@@ -9,11 +9,24 @@
 //! [`light`] need only keep the compiler from changing the order.
 //!
 //! Where the kernel does not offer that, `light` is a full fence. A filter of
-//! system calls must refuse `membarrier` with an error, not kill the process.
+//! system calls must refuse `membarrier` with an error, not kill the process or feign
+//! success.
 //!
 //! Invariant (agreed): `light` is light only after the kernel has registered this
 //! process; from then on `heavy` either reaches every thread or says that it did
 //! not.
+//!
+//! What may come in between, and why the invariant holds all the same:
+//!
+//! * A filter of system calls that was installed after the registration, on one thread
+//!   or on all: the caller's own call fails, so `heavy` returns false to this caller.
+//! * Want of memory in the kernel (`ENOMEM`): likewise.
+//! * CPUs that come and go: the kernel holds off their changes during the call, and a
+//!   thread that is switched in executes a full fence by that.
+//! * A registration by another thread while this one is refused: `REGISTERED` is changed
+//!   and looked at by read-modify-writes only, so one of the two comes first. If `heavy`
+//!   does, what its caller wrote happens before the registration, and by that before
+//!   every `light` that is light. If not, it sees the registration and returns false.
 
 use std::sync::atomic::{AtomicBool, Ordering, compiler_fence, fence};
 
@@ -24,8 +37,9 @@ static REGISTERED: AtomicBool = AtomicBool::new(false);
 /// starts.
 pub(crate) fn register() {
     if membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) {
-        // Release: pairs with `light`.
-        REGISTERED.store(true, Ordering::Release);
+        // Release: pairs with `light`. Acquire, and a read-modify-write: a `heavy` that
+        // found nobody registered comes before, with what its caller wrote.
+        REGISTERED.swap(true, Ordering::AcqRel);
     }
 }
 
@@ -60,8 +74,10 @@ pub(crate) fn heavy() -> bool {
             register();
             reach_all()
         }
-        // Relaxed: if nobody could register us then nobody is light.
-        || !REGISTERED.load(Ordering::Relaxed)
+        // If nobody could register us then nobody is light. Release, and a
+        // read-modify-write that changes nothing: what our caller wrote comes before a
+        // registration that comes now; pairs with `register`.
+        || !REGISTERED.fetch_or(false, Ordering::AcqRel)
 }
 
 fn membarrier(command: libc::c_int) -> bool {
@@ -69,9 +85,35 @@ fn membarrier(command: libc::c_int) -> bool {
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
+/// Has the kernel refuse `membarrier` to the calling thread from now on.
+#[cfg(test)]
+pub(super) fn refuse_on_this_thread() {
+    const LOAD_NUMBER: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    const IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    let mut steps = [
+        step(LOAD_NUMBER, 0, 0, 0),
+        step(IF_EQUAL, 0, 1, libc::SYS_membarrier as u32),
+        step(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+        step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog {
+        len: steps.len() as u16,
+        filter: steps.as_mut_ptr(),
+    };
+    // SAFETY: the second takes a program, which is there; both only take rights away
+    // from this thread.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let mode = libc::SECCOMP_MODE_FILTER;
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, mode, &program), 0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{heavy, light, register};
+    use super::{heavy, light, refuse_on_this_thread, register};
     use std::sync::atomic::{AtomicU32, Ordering};
 
     const ROUNDS: usize = 20_000;
@@ -98,6 +140,18 @@ mod tests {
                 std::thread::yield_now(); // there may be one CPU for both
             }
         }
+    }
+
+    #[test]
+    fn a_thread_whose_fence_is_refused_after_the_registration_is_told_so() {
+        register();
+        assert!(heavy());
+        let refused = std::thread::spawn(|| {
+            refuse_on_this_thread();
+            heavy()
+        });
+        assert!(!refused.join().unwrap());
+        assert!(heavy()); // the filter is that thread's alone
     }
 
     /// Without the heavy fence, or without both, 14 to 63 rounds of 20 000 fail on

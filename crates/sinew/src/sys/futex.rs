@@ -10,7 +10,7 @@ use std::time::Duration;
 pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
     let spec = timeout.map(|time| libc::timespec {
         // A timeout beyond the range of `time_t` is as good as for ever.
-        tv_sec: time.as_secs().min(i64::MAX as u64 / 4) as libc::time_t,
+        tv_sec: time.as_secs().min(i64::MAX as u64 / 4) as _,
         tv_nsec: time.subsec_nanos() as _,
     });
     let spec_ptr = spec.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);

@@ -184,10 +184,11 @@ impl<T> Drop for LockGuard<'_, T> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::{Lock, fences};
-    use std::sync::Barrier;
+    use super::{FREE, Lock, fences};
     use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+    use std::sync::{Arc, Barrier, mpsc};
     use std::thread;
+    use std::time::Duration;
 
     /// As after the start of a runtime: who gives the lock back has no fence.
     fn registered<T>(value: T) -> Lock<T> {
@@ -234,6 +235,32 @@ mod tests {
                 }
             });
             assert_eq!(*lock.lock(), threads * TIMES);
+        }
+    }
+
+    #[test]
+    fn who_sleeps_without_the_kernel_s_fence_looks_again_by_itself() {
+        for _ in 0..20 {
+            let lock = Arc::new(registered(0_u32));
+            let held = lock.lock();
+            let (tell, told) = mpsc::channel();
+            let sleeper = thread::spawn({
+                let lock = lock.clone();
+                move || {
+                    fences::refuse_on_this_thread();
+                    *lock.lock() += 1;
+                    tell.send(()).unwrap();
+                }
+            });
+            let sleepers = lock.sleepers.count();
+            let_others_run_until(|| sleepers.load(Ordering::Relaxed) > 0);
+            // As if the look at the count had come before the sleeper's, which a fence
+            // prevents: the lock is free, and nobody is woken.
+            std::mem::forget(held);
+            lock.word.store(FREE, Ordering::Release);
+            let woken = told.recv_timeout(Duration::from_secs(60));
+            assert!(woken.is_ok(), "it sleeps for ever");
+            sleeper.join().unwrap();
         }
     }
 

@@ -1,8 +1,10 @@
 //! The seam to the operating system: every system call the runtime makes.
 //!
 //! What a port must provide: anonymous memory with guards ([`map`]), a fault
-//! handler on an alternate stack ([`segv`]), a word to sleep on ([`futex`]), fences
-//! for all threads at once ([`fences`]; `lock` is made of both), CPU affinity ([`cpu`]), word of a fork ([`process`]), and word of what
+//! handler on an alternate stack ([`segv`]), handlers for other signals ([`handler`]), a
+//! word to sleep on ([`futex`]), fences for all threads at once ([`fences`]; `lock` is made
+//! of both), CPU affinity ([`cpu`]), word of a fork ([`process`]), what another thread is
+//! doing ([`thread_state`]), and word of what
 //! happens to descriptors: for a worker ([`epoll`], [`uring`]) and for a thread ([`poll`]). Linux is the one
 //! system this was run on.
 
@@ -16,6 +18,7 @@ pub(crate) mod epoll;
 pub(crate) mod fences;
 #[cfg(not(loom))]
 pub(crate) mod futex;
+pub(crate) mod handler;
 #[cfg(not(loom))]
 mod lock;
 pub(crate) mod log;
@@ -26,6 +29,7 @@ pub(crate) mod process;
 pub(crate) mod segv;
 #[cfg(not(loom))]
 mod sleepers;
+pub(crate) mod thread_state;
 pub(crate) mod uring;
 
 #[cfg(all(test, loom))]
@@ -36,6 +40,24 @@ pub(crate) use lock::{Lock, LockGuard};
 
 #[cfg(loom)]
 pub(crate) use crate::primitive::{Lock, LockGuard, fences, futex};
+
+/// System calls that may wait and that newer architectures do without.
+#[cfg(target_arch = "x86_64")]
+const OLDER_CALLS: &[(libc::c_long, &str)] = thread_state::calls! {
+    SYS_creat "creat"
+    SYS_epoll_wait "epoll_wait"
+    SYS_lstat "lstat"
+    SYS_open "open"
+    SYS_pause "pause"
+    SYS_poll "poll"
+    SYS_rename "rename"
+    SYS_select "select"
+    SYS_stat "stat"
+    SYS_unlink "unlink"
+    SYS_vfork "vfork"
+};
+#[cfg(not(target_arch = "x86_64"))]
+const OLDER_CALLS: &[(libc::c_long, &str)] = thread_state::calls! {};
 
 // In a model only what to wait for is the real one's.
 #[cfg(loom)]

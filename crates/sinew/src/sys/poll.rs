@@ -105,7 +105,7 @@ pub(crate) fn wait(what: PollFor, bell: RawFd, deadline: Option<Instant>) -> boo
     let spec = deadline.map(|at| {
         let left = at.saturating_duration_since(Instant::now());
         libc::timespec {
-            tv_sec: left.as_secs().min(i64::MAX as u64 / 4) as libc::time_t,
+            tv_sec: left.as_secs().min(i64::MAX as u64 / 4) as _,
             tv_nsec: left.subsec_nanos() as _,
         }
     });

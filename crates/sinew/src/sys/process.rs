@@ -15,8 +15,14 @@ extern "C" fn mark_child() {
     FORKED.store(true, Ordering::Relaxed);
 }
 
-/// Asks to be told of forks from now on; called when the first runtime starts.
-pub(crate) fn watch_forks() {
+/// Called before a thread of ours starts on which others rely: those of a runtime, and those
+/// that the whole process shares. From now on a forked child is noticed.
+///
+/// # Panics
+///
+/// In a forked child.
+pub(crate) fn about_to_start_threads() {
+    assert_not_forked();
     REGISTER.call_once(|| {
         // SAFETY: the handler is async-signal-safe: it stores to a static.
         let error = unsafe { libc::pthread_atfork(None, None, Some(mark_child)) };
@@ -24,12 +30,12 @@ pub(crate) fn watch_forks() {
     });
 }
 
-/// Whether this process was forked after a runtime had started.
+/// Whether this process was forked after a thread of ours had started.
 pub(crate) fn is_forked() -> bool {
     FORKED.load(Ordering::Relaxed)
 }
 
-/// Panics in a process that was forked after a runtime had started.
+/// Panics in a process that was forked after a thread of ours had started.
 #[inline]
 pub(crate) fn assert_not_forked() {
     if FORKED.load(Ordering::Relaxed) {
@@ -37,16 +43,23 @@ pub(crate) fn assert_not_forked() {
     }
 }
 
-/// Ends a forked child in which a worker's loop was about to go on.
+/// Ends a forked child in which a thread of ours was about to go on: a worker, one of the
+/// blocking pool, or one that has called a task's waker.
 #[inline]
-pub(crate) fn stop_forked_worker() {
+pub(crate) fn stop_forked_thread() {
     if FORKED.load(Ordering::Relaxed) {
-        super::log::log(
-            "a fiber that had forked came back to its worker in the child, \
-             which has no runtime: exec or exit there instead",
-        );
-        std::process::abort();
+        stop_forked_thread_slow();
     }
+}
+
+#[cold]
+#[inline(never)]
+fn stop_forked_thread_slow() -> ! {
+    super::log::log(
+        "code on a fiber, on the blocking pool or in a waker has forked and came back to the \
+         runtime in the child, which has none: exec or exit there instead",
+    );
+    std::process::abort();
 }
 
 #[cold]
@@ -55,6 +68,17 @@ fn forked() -> ! {
     panic!(
         "sinew cannot be used in a forked child: its worker threads exist only in the parent; exec first, or start sinew after the fork"
     );
+}
+
+/// Lets no signal be delivered to this thread any more, but those of its own faults.
+pub(crate) fn block_all_signals() {
+    // SAFETY: both calls get a signal set of our own, which `sigfillset` initialises.
+    // Neither can fail with a valid `how`.
+    unsafe {
+        let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), std::ptr::null_mut());
+    }
 }
 
 /// Aborts with this text when it is dropped by a panic; `forget` it otherwise.

@@ -32,6 +32,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering::Acquire, Ordering::Release};
 use std::sync::{Mutex, PoisonError};
 
+use super::log;
 use super::map::{Mapping, Span, page_size, protect};
 
 /// What we handle.
@@ -44,6 +45,10 @@ const FATAL: [c_int; 5] = [
     libc::SIGFPE,
     libc::SIGALRM,
 ];
+/// What the kernel says of a fault that has no address.
+const SI_KERNEL: c_int = 0x80;
+/// Asks the kernel how large the frame of a signal may be.
+const AT_MINSIGSTKSZ: libc::c_ulong = 51;
 /// Usable bytes of an [`AltStack`]: a symbolised backtrace of an unoptimised
 /// build worked with 32 KiB and failed with 16; the rest is for chained
 /// handlers and bigger programs, and untouched pages cost nothing.
@@ -51,6 +56,16 @@ const ALT_BYTES: usize = 256 << 10;
 
 type InfoHandler = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 type PlainHandler = unsafe extern "C" fn(c_int);
+
+/// What is known of a fault.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fault {
+    /// The address that was touched. None if the kernel tells none: it could not push the
+    /// frame of a signal onto the stack, or an instruction was at fault.
+    pub(crate) address: Option<usize>,
+    /// The stack pointer at that moment; none if it is not known how to find it here.
+    pub(crate) stack_pointer: Option<usize>,
+}
 
 /// What was there before us.
 struct Previous {
@@ -62,7 +77,7 @@ struct Previous {
 // thread as soon as it is installed. (The sigaction call between them orders
 // them anyway; saying so costs nothing here.)
 static PREVIOUS: [Previous; 2] = [const { Previous::unset() }; 2];
-/// The `fn(usize)` that knows our faults, as an address.
+/// The `fn(&Fault)` that knows our faults, as an address.
 static ON_FAULT: AtomicUsize = AtomicUsize::new(0);
 
 impl Previous {
@@ -79,12 +94,12 @@ impl Previous {
     }
 }
 
-/// From now on `on_fault` hears of each fault's address first. It ends the
+/// From now on `on_fault` hears of each fault first. It ends the
 /// process if the fault is ours, and returns if not. Later calls do nothing.
 ///
 /// `on_fault` runs in a signal handler, on any thread, with whatever that
 /// thread was doing half done.
-pub(crate) fn install(on_fault: fn(usize)) -> io::Result<()> {
+pub(crate) fn install(on_fault: fn(&Fault)) -> io::Result<()> {
     static INSTALLED: Mutex<bool> = Mutex::new(false);
     let mut installed = INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
     if *installed {
@@ -138,14 +153,42 @@ unsafe extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, contex
     let fault = code > 0;
     if fault {
         let on_fault = ON_FAULT.load(Acquire);
-        // SAFETY: it was stored from a `fn(usize)` before we were installed.
-        let on_fault: fn(usize) = unsafe { mem::transmute(on_fault) };
-        on_fault(address);
+        // SAFETY: it was stored from a `fn(&Fault)` before we were installed.
+        let on_fault: fn(&Fault) = unsafe { mem::transmute(on_fault) };
+        on_fault(&Fault {
+            address: (code != SI_KERNEL).then_some(address),
+            // SAFETY: the context is what the kernel gave us.
+            stack_pointer: unsafe { stack_pointer(context) },
+        });
     }
     // SAFETY: the arguments are those we were called with.
     unsafe { pass_on(signal, fault, info, context) };
     // SAFETY: errno is this thread's own.
     unsafe { *libc::__errno_location() = errno };
+}
+
+/// The stack pointer of the code that a signal has interrupted.
+///
+/// # Safety
+///
+/// `context` is that of the signal being handled.
+unsafe fn stack_pointer(context: *mut c_void) -> Option<usize> {
+    // SAFETY: the kernel hands a `ucontext_t` to an SA_SIGINFO handler.
+    let context = unsafe { context.cast::<libc::ucontext_t>().as_ref() }?;
+    #[cfg(target_arch = "x86_64")]
+    return Some(context.uc_mcontext.gregs[libc::REG_RSP as usize] as usize);
+    #[cfg(target_arch = "aarch64")]
+    return Some(context.uc_mcontext.sp as usize);
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    return None;
+}
+
+/// How much of a stack the kernel needs to run a signal handler on it.
+pub(crate) fn signal_frame_bytes() -> usize {
+    // SAFETY: no pointers.
+    let bytes = unsafe { libc::getauxval(AT_MINSIGSTKSZ) } as usize;
+    // An old kernel does not tell: as much as is known of any CPU.
+    if bytes == 0 { 16 << 10 } else { bytes }
 }
 
 /// Does what would have happened without us; see the table above.
@@ -217,7 +260,10 @@ pub(crate) fn last_words(seconds: c_uint) {
 }
 
 unsafe extern "C" fn give_up(_signal: c_int) {
-    write_stderr(b"  (the backtrace failed)\n");
+    // The write may be what the alarm came for.
+    if !log::would_wait() {
+        write_stderr(b"  (the backtrace failed)\n");
+    }
     abort();
 }
 

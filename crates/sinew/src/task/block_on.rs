@@ -3,7 +3,7 @@
 use super::park::yield_now;
 use crate::error::Cancelled;
 use crate::fiber::{BlockRef, ThreadProxy, WaitReason};
-use crate::sched::{current, switch};
+use crate::sched::{current, polling, switch};
 use crate::wait::fiber_waker::fiber_waker;
 use crate::wait::{Token, WaitOutcome, WaitSpec, Waiter, point, wait};
 use std::future::Future;
@@ -68,7 +68,8 @@ fn poll_until_ready<F: Future>(future: F, spec: &WaitSpec<'_>) -> Result<F::Outp
     };
     let mut context = Context::from_waker(&waker);
     loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+        let polled = polling::in_task(|| future.as_mut().poll(&mut context));
+        if let Poll::Ready(output) = polled {
             return Ok(output);
         }
         let spec = WaitSpec {

@@ -3,11 +3,12 @@
 use super::join::JoinHandle;
 use super::spawn::{Request, cannot_spawn, enter, make_block};
 use crate::fiber::cancel::{Descent, Errands, Frame, FrameKind, Owner};
-use crate::fiber::{Block, ThreadProxy, WaitReason, taker};
+use crate::fiber::users::left_out_of_order;
+use crate::fiber::{Binding, Block, ThreadProxy, WaitReason, taker};
 use crate::runtime::shared_for_spawn;
 use crate::sched::core::Core;
 use crate::sched::{current, submit, switch};
-use crate::sys::Lock;
+use crate::sys::{Lock, process};
 use crate::wait::chain::{self, LinkedFrame};
 use crate::wait::{WaitSpec, Waiter, wait};
 use crate::worker::pool::Job;
@@ -23,7 +24,9 @@ use std::sync::Arc;
 /// The pool belongs to the runtime: it grows up to a limit
 /// ([`RuntimeBuilder::blocking_threads`](crate::RuntimeBuilder::blocking_threads)),
 /// beyond which jobs queue, first in, first out. Cancelled before a thread took
-/// it, the job only drops its closure.
+/// it, the job only drops its closure. Once a thread has taken it `cancel` has no
+/// effect: cancellation points in `f` are not told. Use [`blocking`] in a fiber
+/// that can be cancelled if they are to be.
 ///
 /// # Panics
 ///
@@ -101,21 +104,32 @@ where
     F: FnOnce() -> T + Send,
     T: Send,
 {
+    blocking_at(Location::caller(), f)
+}
+
+/// The same for a caller further out.
+pub(crate) fn blocking_at<F, T>(at: &'static Location<'static>, f: F) -> T
+where
+    F: FnOnce() -> T + Send,
+    T: Send,
+{
     let Some(caller) = switch::running() else {
         return f();
     };
+    // Marks limits that were reached: the pool thread does not look at our clock.
+    chain::look();
+    let lent = Frame::new(Owner::Fiber(caller), FrameKind::Lent, None);
     let job = Borrowed {
         closure: UnsafeCell::new(Some(f)),
         result: UnsafeCell::new(None),
         waiter: Waiter::for_current(),
         caller,
-        // SAFETY: it runs here.
-        frames: unsafe { caller.as_ref().frames() },
+        frames: &raw const lent,
         values: chain::values(),
         runner: Lock::new(None),
     };
-    // Marks limits that were reached: the pool thread does not look at our clock.
-    let _cause = chain::cause();
+    // SAFETY: both are dropped when this call returns or unwinds, the frame last.
+    let _linked = unsafe { LinkedFrame::new(&lent) };
     let submitted = shared_for_spawn(|shared| {
         let job = Job::Borrowed {
             run: Borrowed::<F, T>::run,
@@ -127,7 +141,7 @@ where
         panic!("cannot run a closure on the blocking pool: {error}");
     }
     let pass_on = |errands: &mut Errands| job.tell_runner(errands);
-    let spec = WaitSpec::new(WaitReason::Blocking, Location::caller()).passing_on(&pass_on);
+    let spec = WaitSpec::new(WaitReason::Blocking, at).passing_on(&pass_on);
     wait(&job.waiter, &spec); // does not unwind: the pool thread uses our frame
     match job.result.into_inner() {
         Some(Ok(value)) => value,
@@ -146,8 +160,9 @@ struct Borrowed<F, T> {
     waiter: Waiter,
     /// Whose frames and scoped values the closure sees.
     caller: NonNull<Block>,
+    /// The innermost of those, of the kind `Lent`.
     frames: *const Frame,
-    values: *const (),
+    values: *const Binding,
     /// The pool thread, while it runs the closure.
     runner: Lock<Option<Arc<ThreadProxy>>>,
 }
@@ -156,9 +171,16 @@ impl<F, T> Borrowed<F, T> {
     /// The caller is cancelled: so are the waits of the pool thread, and the scopes on
     /// its stack. If it has not begun it will see that itself.
     fn tell_runner(&self, errands: &mut Errands) {
-        let runner = self.runner.lock().clone();
+        let runner = {
+            let runner = self.runner.lock();
+            // Under the lock: later the thread may have gone on to another job, whose
+            // `park` is none of ours. `run_as_caller` takes the token away after it has
+            // taken the runner out.
+            runner.as_ref().inspect(|proxy| proxy.unpark()).cloned()
+        };
         if let Some(proxy) = runner {
-            proxy.unpark();
+            // If the thread has gone on meanwhile, none of its scopes is inside of a frame
+            // of ours, and this finds nothing to cancel.
             // SAFETY: we have it.
             unsafe { Descent::of(Owner::of_thread(&proxy)) }.run_into(errands);
         }
@@ -167,22 +189,32 @@ impl<F, T> Borrowed<F, T> {
     /// Runs the closure as the caller's.
     fn run_as_caller(&self, closure: impl FnOnce() -> T) -> std::thread::Result<T> {
         let proxy = current::proxy();
-        proxy.take_token(); // of a former job
+        proxy.take_token(); // for one of `spawn_blocking`, which nobody takes away
         *self.runner.lock() = Some(proxy.clone());
         let kind = FrameKind::Caller(self.caller, self.frames);
         let frame = Frame::new(Owner::of_thread(&proxy), kind, None);
-        current::set_values(self.values);
+        let inherited = Binding::boundary(self.values);
+        // Not null if a coroutine of a former job is suspended inside of `bind`.
+        let before = current::values();
+        current::set_values(&inherited);
         let result = {
             // SAFETY: both end with this block; the closure does not unwind from it.
             let _linked = unsafe { LinkedFrame::new(&frame) };
-            if chain::cause().is_some() {
+            if chain::look() {
                 // Told while nobody ran the closure: its first `park` returns, too.
                 proxy.unpark();
             }
             catch_unwind(AssertUnwindSafe(closure))
         };
-        current::set_values(std::ptr::null());
+        process::stop_forked_thread();
+        if !std::ptr::eq(current::values(), &inherited) || inherited.users().are_there() {
+            left_out_of_order();
+        }
+        current::set_values(before);
         drop(self.runner.lock().take());
+        // From now on nobody unparks the thread because of this job; and the next one
+        // must not find what is left of it.
+        proxy.take_token();
         result
     }
 }

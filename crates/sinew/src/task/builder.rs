@@ -38,6 +38,8 @@ impl Builder {
     }
 
     /// What messages, reports and [`Fiber::name`](crate::Fiber::name) call it.
+    ///
+    /// As in std, a name must not contain a NUL byte: [`spawn`](Self::spawn) panics then.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
@@ -61,7 +63,9 @@ impl Builder {
     }
 
     /// A daemon does not keep its runtime from ending: when all others have
-    /// ended it is cancelled, given five seconds, and then leaked.
+    /// ended it is cancelled, waited for a while
+    /// ([`RuntimeBuilder::daemon_grace`](crate::RuntimeBuilder::daemon_grace), five seconds by
+    /// default), and then leaked.
     pub fn daemon(mut self, daemon: bool) -> Self {
         self.daemon = daemon;
         self
@@ -96,6 +100,10 @@ impl Builder {
     /// `InvalidInput` names a setting out of range; `OutOfMemory` the call and
     /// the limit by which no stack was to be had; else the runtime has shut
     /// down.
+    ///
+    /// # Panics
+    ///
+    /// If the name contains a NUL byte, as in std.
     ///
     /// ```
     /// let error = sinew::Builder::new().stack_size(1).spawn(|| ()).unwrap_err();
@@ -163,7 +171,14 @@ impl Builder {
         unsafe { spawn_on(&handle.shared, request, f) }
     }
 
+    /// # Panics
+    ///
+    /// If the name contains a NUL byte, before anything was spawned or counted.
+    #[track_caller]
     pub(crate) fn request(self, at: &'static Location<'static>) -> io::Result<Request> {
+        if let Some(name) = &self.name {
+            check_name(name);
+        }
         let mut request = Request::new(at);
         if let Some(bytes) = self.stack_size {
             request.class = Some(stack_class("stack_size", bytes)?);
@@ -177,4 +192,15 @@ impl Builder {
         }
         Ok(request)
     }
+}
+
+/// # Panics
+///
+/// If the name contains a NUL byte.
+#[track_caller]
+pub(crate) fn check_name(name: &str) {
+    assert!(
+        !name.contains('\0'),
+        "fiber name may not contain interior null bytes"
+    );
 }

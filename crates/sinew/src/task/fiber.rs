@@ -103,7 +103,7 @@ impl Fiber {
         }
     }
 
-    /// Whether it has ended.
+    /// Whether it has ended. It never yields.
     pub fn is_finished(&self) -> bool {
         match &self.0 {
             Inner::Fiber(block) => block.state().load().complete(),

@@ -5,7 +5,9 @@ use crate::error::JoinError;
 use crate::fiber::cancel::{Errands, descent};
 use crate::fiber::{Block, BlockRef, Detached, TakeOutcome, WaitReason, release};
 use crate::queue::Entry;
-use crate::sched::{current, switch};
+use crate::runtime::shared_for_spawn;
+use crate::sched::shared::Shared;
+use crate::sched::{current, polling, switch};
 use crate::wait::chain;
 use crate::wait::end::{self, TaskWaiter};
 use crate::wait::lend;
@@ -17,6 +19,8 @@ use std::marker::PhantomData;
 use std::panic::Location;
 use std::pin::Pin;
 use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -79,6 +83,9 @@ impl<T> JoinHandle<T> {
 
     /// Returns the result if the fiber has ended, else the handle.
     ///
+    /// A loop of failing tries is a place where other fibers may run: every 64th in one turn
+    /// of a fiber yields.
+    ///
     /// ```
     /// sinew::run(|| {
     ///     let handle = sinew::spawn(sinew::park);
@@ -92,7 +99,7 @@ impl<T> JoinHandle<T> {
     ///
     /// The handle itself while the fiber has not ended.
     pub fn try_join(self) -> Result<Result<T, JoinError>, Self> {
-        if self.is_finished() {
+        if polling::tried(self.is_finished()) {
             Ok(self.take_outcome())
         } else {
             Err(self)
@@ -127,6 +134,9 @@ impl<T> JoinHandle<T> {
     }
 
     /// Whether the fiber has ended; then `join` returns at once.
+    ///
+    /// It never yields: a list of handles may be searched with a std lock held. A loop that
+    /// waits for the end should wait by `join`, or yield.
     pub fn is_finished(&self) -> bool {
         self.block.state().load().complete()
     }
@@ -164,9 +174,11 @@ impl<T> JoinHandle<T> {
         if self.is_finished() {
             return true;
         }
-        if let Some(me) = switch::about_to_wait() {
+        let me = switch::about_to_wait();
+        if let Some(me) = me {
             self.run_next_here(me);
         }
+        let _elsewhere = me.and_then(|me| Elsewhere::begin(me, &self.block));
         let spec = WaitSpec::new(WaitReason::Join, at).lending_to(&self.block);
         if deadline.is_none() {
             let passed_on = Cell::new(false);
@@ -195,6 +207,8 @@ impl<T> JoinHandle<T> {
         let me = unsafe { me.as_ref() };
         // So that it may run before what is less urgent than us.
         lend::lend_priority(me, block);
+        // One that is not claimed has not completed, so an equal address is our own
+        // runtime (`wait::lend`); the claim below says it for sure.
         if block.is_claimed() || block.runtime() != me.runtime() {
             return;
         }
@@ -378,5 +392,33 @@ impl<T> Future for LocalJoinHandle<T> {
 impl<T> fmt::Debug for LocalJoinHandle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.inner.fmt(f)
+    }
+}
+
+/// Counts a fiber that waits for one of another runtime, until it is dropped.
+struct Elsewhere(Arc<Shared>);
+
+impl Elsewhere {
+    /// None if `me`, the running fiber, waits for `other` in its own runtime.
+    #[inline]
+    fn begin(me: NonNull<Block>, other: &Block) -> Option<Self> {
+        // SAFETY: the running fiber is alive.
+        let own = unsafe { me.as_ref() }.runtime();
+        (own != other.runtime()).then(Self::count)
+    }
+
+    #[cold]
+    fn count() -> Self {
+        let shared = shared_for_spawn(Arc::clone);
+        // Relaxed: read by the monitor while all workers sleep (`worker::stall`).
+        shared.joins_elsewhere.fetch_add(1, Ordering::Relaxed);
+        Self(shared)
+    }
+}
+
+impl Drop for Elsewhere {
+    fn drop(&mut self) {
+        // Relaxed: as above.
+        self.0.joins_elsewhere.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -130,9 +130,5 @@ pub fn yield_now() {
 /// ```
 pub fn checkpoint() -> Result<(), Cancelled> {
     yield_now();
-    if is_cancelled() {
-        Err(Cancelled)
-    } else {
-        Ok(())
-    }
+    crate::wait::point::check_after_yield()
 }

@@ -4,6 +4,7 @@ use super::spawn::{Request, cannot_spawn, spawn_on};
 use crate::error::{Failure, JoinError};
 use crate::runtime::Runtime;
 use crate::sched::shared::Shared;
+use crate::sched::switch;
 use crate::sys::process::AbortOnUnwind;
 use std::panic::{Location, resume_unwind};
 use std::sync::Arc;
@@ -11,11 +12,13 @@ use std::sync::Arc;
 /// Starts a runtime, runs `f` in a fiber of it, waits for every fiber that is
 /// no daemon, and stops the runtime.
 ///
-/// A panic of `f` goes on in the caller, after the wait.
+/// A panic of `f` goes on in the caller, after the wait. What `f` returns must be
+/// `Send`, as a `Box<dyn Error + Send + Sync>` is and a `Box<dyn Error>` is not.
 ///
 /// # Panics
 ///
-/// If `f` does, or if the runtime cannot be started.
+/// If `f` does, if the runtime cannot be started, or inside of
+/// [`no_suspend`](crate::no_suspend).
 ///
 /// ```
 /// let greeting = String::from("hello");
@@ -28,6 +31,8 @@ where
     F: FnOnce() -> T + Send,
     T: Send,
 {
+    // Before there is a runtime, whose end waits as well.
+    switch::about_to_wait();
     match Runtime::new() {
         Ok(runtime) => runtime.run(f),
         Err(error) => panic!("cannot start a runtime: {error}"),
@@ -45,7 +50,8 @@ impl Runtime {
     ///
     /// # Panics
     ///
-    /// If `f` does, or if no stack or memory is to be had.
+    /// If `f` does, if no stack or memory is to be had, or inside of
+    /// [`no_suspend`](crate::no_suspend).
     ///
     /// ```
     /// let runtime = sinew::Runtime::builder().workers(1).build()?;
@@ -70,7 +76,7 @@ where
     F: FnOnce() -> T + Send,
     T: Send,
 {
-    crate::sched::switch::about_to_wait();
+    switch::about_to_wait();
     let request = Request {
         always_runs: true,
         ..Request::new(at)
@@ -83,13 +89,14 @@ where
         Ok(handle) => handle,
         Err(error) => cannot_spawn(&error),
     };
+    let _waits = shared.awaited.begin(&shared.monitor);
     // `join` must not unwind while the fiber borrows from this stack.
     let abort = AbortOnUnwind("a wait for a borrowing fiber was cut short");
     let outcome = handle.join();
     std::mem::forget(abort);
     match outcome {
         Ok(value) => value,
-        Err(JoinError(Failure::Panic(payload))) => resume_unwind(payload.0),
+        Err(JoinError(Failure::Panic(payload))) => resume_unwind(payload.into_inner()),
         Err(error) => panic!("the closure did not run: {error}"),
     }
 }

@@ -8,6 +8,7 @@ use crate::sched::shared::Shared;
 use crate::sched::submit::{self, Gate, Placement, SchedOps};
 use crate::sched::{current, switch};
 use crate::stack::StackClass;
+use crate::sys::fences;
 use std::io;
 use std::panic::Location;
 use std::ptr::NonNull;
@@ -77,9 +78,10 @@ pub(super) unsafe fn make_block<F: FnOnce() -> T, T>(
     on_pool: bool,
     closure: F,
 ) -> Result<BlockRef, (io::Error, F)> {
-    if shared.out_of_stacks.load(Ordering::Relaxed) && !on_pool {
-        let no_stack = shared.no_stack.lock().unwrap_or_else(|e| e.into_inner());
-        if let Some(error) = no_stack.clone() {
+    let class = request.class.unwrap_or(shared.settings.class);
+    // Relaxed: a hint; the error is behind a lock.
+    if shared.out_of_stacks.load(Ordering::Relaxed) & class.bit() != 0 && !on_pool {
+        if let Some(error) = shared.why_no_stack(class) {
             let error = io::Error::new(io::ErrorKind::OutOfMemory, error);
             return Err((error, closure));
         }
@@ -91,7 +93,7 @@ pub(super) unsafe fn make_block<F: FnOnce() -> T, T>(
     let birth = Birth {
         runtime: shared.tag(),
         ops: SchedOps,
-        class: request.class.unwrap_or(shared.settings.class),
+        class,
         priority: request.priority,
         kind: Kind {
             daemon: request.daemon,
@@ -107,6 +109,9 @@ pub(super) unsafe fn make_block<F: FnOnce() -> T, T>(
     // SAFETY: fresh from the slab; the handle's reference is ours to take over.
     unsafe {
         block.as_ref().occupy(birth, closure);
+        // Pairs with the heavy fence in `shutdown::cancel_from_now_on`: either that finds the
+        // block, or we see the flag.
+        fences::light();
         if shared.cancelling.load(Ordering::Relaxed) {
             // Not queued yet, so there is nobody to wake.
             let _ = block.as_ref().state().shut_down();

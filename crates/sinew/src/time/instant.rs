@@ -1,16 +1,23 @@
 //! A point in time on the clock of whoever asks.
+//!
+//! It is kept as std's `Instant`, which has a name for every moment before and after
+//! the process' start, and whose arithmetic is exact. The real clock counts from
+//! `RealClock::epoch`, so its numbers and std's moments are the same up to a constant.
+//! A virtual clock's numbers are taken as counted from there, too.
 
-use crate::timer::RealClock;
+use crate::timer::{AHEAD_NS, RealClock};
 use crate::wait::{Deadline, deadline};
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::{Add, AddAssign, Sub, SubAssign};
-use std::sync::OnceLock;
 use std::time::Duration;
 
 /// A point in time; std's `Instant`, but on a fiber it follows the clock of the
 /// fiber's runtime, which a simulation may replace.
 ///
-/// `From` converts between the two, both ways, by the real clock.
+/// `From` converts between the two, both ways and exactly, by the real clock.
+///
+/// # Examples
 ///
 /// ```
 /// use std::time::Duration;
@@ -20,60 +27,56 @@ use std::time::Duration;
 /// let later = start + Duration::from_secs(1);
 /// assert_eq!(later.duration_since(start), Duration::from_secs(1));
 /// assert_eq!(start.checked_duration_since(later), None);
+///
+/// // As in std on Linux, a moment may lie before the start of the program.
+/// let long_ago = start - Duration::from_secs(3600);
+/// assert!(long_ago.elapsed() >= Duration::from_secs(3600));
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Instant(pub(super) u64);
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Instant(std::time::Instant);
 
 impl Instant {
     /// The moment when a wait until `deadline` ends.
     pub(crate) fn of_deadline(deadline: Deadline) -> Self {
-        Self(deadline.0)
+        Self(RealClock::epoch() + Duration::from_nanos(deadline.0))
     }
 
     /// Now.
     pub fn now() -> Self {
-        Self(deadline::now())
+        Self::of_deadline(Deadline(deadline::now()))
     }
 
-    /// This moment as the end of a wait.
+    /// This moment as the end of a wait: it has passed if it is before the clock's
+    /// range, and never comes if it is beyond.
     pub(crate) fn deadline(self) -> Deadline {
-        Deadline(self.0)
+        let since = self.0.saturating_duration_since(RealClock::epoch());
+        Deadline(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// std's name for the moment 0, or some nanoseconds earlier; always the same
-    /// answer.
-    fn zero() -> std::time::Instant {
-        static ZERO: OnceLock<std::time::Instant> = OnceLock::new();
-        *ZERO.get_or_init(|| {
-            // The second look at the clock comes later than the first, so each try
-            // is too early, by the time in between: the latest is the best.
-            let a_try = |_| std::time::Instant::now() - Self::real_now().since_zero();
-            (0..16).map(a_try).max().expect("there are some")
-        })
-    }
-
-    /// Now, by the real clock, whatever the fiber's runtime follows.
-    fn real_now() -> Self {
-        Self(RealClock::new().now_ns())
-    }
-
-    fn since_zero(self) -> Duration {
-        Duration::from_nanos(self.0)
+    /// Nanoseconds since the process first looked at the clock, or before; what does
+    /// not depend on how long the machine has been up.
+    fn offset(self) -> i128 {
+        let epoch = RealClock::epoch();
+        let since_epoch = match self.0.checked_duration_since(epoch) {
+            Some(since) => since.as_nanos() as i128,
+            None => -(epoch.duration_since(self.0).as_nanos() as i128),
+        };
+        since_epoch - i128::from(AHEAD_NS)
     }
 
     /// How long ago `earlier` was; zero if it is later, as in std.
     pub fn duration_since(&self, earlier: Self) -> Duration {
-        self.saturating_duration_since(earlier)
+        self.0.saturating_duration_since(earlier.0)
     }
 
     /// How long ago `earlier` was; none if it is later.
     pub fn checked_duration_since(&self, earlier: Self) -> Option<Duration> {
-        self.0.checked_sub(earlier.0).map(Duration::from_nanos)
+        self.0.checked_duration_since(earlier.0)
     }
 
     /// How long ago `earlier` was; zero if it is later.
     pub fn saturating_duration_since(&self, earlier: Self) -> Duration {
-        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+        self.0.saturating_duration_since(earlier.0)
     }
 
     /// How much time has passed since.
@@ -83,14 +86,13 @@ impl Instant {
 
     /// This much later; none if that is beyond the range.
     pub fn checked_add(&self, duration: Duration) -> Option<Self> {
-        let nanos = u64::try_from(duration.as_nanos()).ok()?;
-        self.0.checked_add(nanos).map(Self)
+        self.0.checked_add(duration).map(Self)
     }
 
-    /// This much earlier; none if that is beyond the range.
+    /// This much earlier; none if that is beyond the range, which on Linux begins long
+    /// before the machine was started.
     pub fn checked_sub(&self, duration: Duration) -> Option<Self> {
-        let nanos = u64::try_from(duration.as_nanos()).ok()?;
-        self.0.checked_sub(nanos).map(Self)
+        self.0.checked_sub(duration).map(Self)
     }
 }
 
@@ -142,15 +144,13 @@ impl Sub for Instant {
     }
 }
 
-/// The same moment, for a wait until it, say.
-///
-/// It is not earlier, and later by nanoseconds at most: by what a look at the clock
-/// takes, the same for all. So there and back again it is what it was, and the order
-/// of any two stays the same. Moments from before this process first asked Sinew for
-/// the time all become that one.
+/// The same moment, for a wait until it, say. Exact: there and back again it is what it
+/// was.
 ///
 /// Beware of a runtime with a simulated clock: std's moments are the real clock's, and
 /// mean nothing on its fibers. Convert durations there.
+///
+/// # Examples
 ///
 /// ```
 /// use std::time::Duration;
@@ -161,35 +161,48 @@ impl Sub for Instant {
 /// ```
 impl From<std::time::Instant> for Instant {
     fn from(moment: std::time::Instant) -> Self {
-        let nanos = moment.saturating_duration_since(Self::zero()).as_nanos();
-        Self(u64::try_from(nanos).unwrap_or(u64::MAX))
+        Self(moment)
     }
 }
 
-/// The same moment, for code that takes std's.
-///
-/// It is not later, and earlier by nanoseconds at most; see the conversion the other
-/// way.
+/// The same moment, exactly, for code that takes std's.
 ///
 /// One that was read on a simulated clock becomes a moment that has nothing to do with
 /// it.
 ///
+/// # Examples
+///
 /// ```
 /// use sinew::time::Instant;
 ///
+/// let before = std::time::Instant::now();
 /// let ours = Instant::now();
 /// let std_s = std::time::Instant::from(ours);
 /// assert_eq!(Instant::from(std_s), ours);
-/// assert!(std_s <= std::time::Instant::now());
+/// assert!(before <= std_s && std_s <= std::time::Instant::now());
 /// ```
 impl From<Instant> for std::time::Instant {
     fn from(moment: Instant) -> Self {
-        Instant::zero() + moment.since_zero()
+        moment.0
     }
 }
 
+/// By the offset, so that a simulation hashes the same in every process.
+impl Hash for Instant {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.offset().hash(state);
+    }
+}
+
+/// The time since the process first looked at the clock, negative before.
 impl fmt::Debug for Instant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Instant").field(&self.since_zero()).finish()
+        let offset = self.offset();
+        let nanos = offset.unsigned_abs();
+        // Within the range of std's instants, whose seconds fit 64 bits.
+        let secs = u64::try_from(nanos / 1_000_000_000).unwrap_or(u64::MAX);
+        let size = Duration::new(secs, (nanos % 1_000_000_000) as u32);
+        let sign = if offset < 0 { "-" } else { "" };
+        write!(f, "Instant({sign}{size:?})")
     }
 }

@@ -3,7 +3,6 @@
 use super::instant::Instant;
 use super::sleep::sleep_to;
 use crate::error::Cancelled;
-use crate::wait::Deadline;
 use std::panic::Location;
 use std::time::Duration;
 
@@ -56,7 +55,7 @@ impl Interval {
     #[track_caller]
     pub fn tick(&mut self) -> Result<Instant, Cancelled> {
         let due = self.next;
-        sleep_to(due.map(|at| Deadline(at.0)), Location::caller())?;
+        sleep_to(due.map(Instant::deadline), Location::caller())?;
         let due = due.expect("a sleep without an end does not end");
         let now = Instant::now();
         let missed = now.duration_since(due).as_nanos() / self.period.as_nanos();

@@ -48,7 +48,7 @@ pub fn sleep(duration: Duration) -> Result<(), Cancelled> {
 /// ```
 #[track_caller]
 pub fn sleep_until(deadline: Instant) -> Result<(), Cancelled> {
-    sleep_to(Some(Deadline(deadline.0)), Location::caller())
+    sleep_to(Some(deadline.deadline()), Location::caller())
 }
 
 pub(super) fn sleep_to(

@@ -8,18 +8,26 @@
 //!
 //! Invariant 2: all real clocks of a process count from the same epoch, so an
 //! instant may be carried from one runtime or thread to another.
+//!
+//! Invariant 3: the epoch is [`AHEAD_NS`] before the process first asked, so what lies
+//! before that has a number, too: the program may have begun, or the machine have
+//! started, long before.
 
 // std's atomics and not those of `primitive`: the value carries no protocol
 // (see `VirtualClock::now_ns`), so there is nothing for loom to explore, and
 // its types must not outlive one run of a model.
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-/// Where the real clock's zero is: the first time anyone asked.
+/// Where the real clock's zero is.
 static EPOCH: OnceLock<Instant> = OnceLock::new();
 
-/// Counts the nanoseconds since this process first asked (`CLOCK_MONOTONIC`).
+/// What the real clock says when the process first asks: 2^62 ns are 146 years, and
+/// another 438 are left until `u64` ends.
+pub(crate) const AHEAD_NS: u64 = 1 << 62;
+
+/// Counts the nanoseconds since the epoch (`CLOCK_MONOTONIC`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RealClock;
 
@@ -29,15 +37,23 @@ impl RealClock {
         RealClock
     }
 
+    /// The moment that all real clocks of this process count from (invariant 2).
+    #[inline]
+    pub(crate) fn epoch() -> Instant {
+        *EPOCH.get_or_init(|| {
+            // Linux has signed seconds in std's instants, so this is never out of
+            // their range. Elsewhere the epoch would be the first look.
+            let now = Instant::now();
+            now.checked_sub(Duration::from_nanos(AHEAD_NS))
+                .unwrap_or(now)
+        })
+    }
+
     /// Nanoseconds since the epoch.
     pub(crate) fn now_ns(&self) -> u64 {
-        let epoch = *EPOCH.get_or_init(Instant::now);
+        let epoch = Self::epoch();
         // Not `Duration::as_nanos`: that is a 128-bit product which is then
-        // narrowed. This one wraps only after 584 years of uptime.
-        //
-        // Another thread may have set the epoch a moment after we were called,
-        // but not after `Instant::now` here, so the difference is no negative
-        // number (invariant 1); `duration_since` would make it zero anyway.
+        // narrowed. This one wraps only after 438 years (invariant 3).
         let since = Instant::now().duration_since(epoch);
         since.as_secs() * 1_000_000_000 + u64::from(since.subsec_nanos())
     }
@@ -93,6 +109,15 @@ mod tests {
             assert!(now >= last);
             last = now;
         }
+    }
+
+    #[test]
+    fn a_real_clock_has_numbers_for_the_time_before_the_first_look() {
+        let now = RealClock::new().now_ns();
+        assert!(now >= AHEAD_NS);
+        assert!(RealClock::epoch() + Duration::from_nanos(now) <= Instant::now());
+        // It takes a while until so many years have passed.
+        assert!(now < 2 * AHEAD_NS);
     }
 
     #[test]

@@ -3,10 +3,12 @@
 use super::pem::{certificates, private_key, refused};
 use super::session::{PATIENCE, Session, within};
 use super::stream::TlsStream;
+use crate::wait::place::Hint;
 use rustls::crypto::ring;
 use rustls::{ServerConfig, ServerConnection};
 use std::fmt;
 use std::io::{self, Read, Write};
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,7 +80,9 @@ impl TlsAcceptor {
     /// `InvalidData` with a `rustls::Error` if the two do not agree, or the client
     /// does not talk TLS; `TimedOut`, `UnexpectedEof`; or the socket's own, such as a
     /// cancellation.
+    #[track_caller]
     pub fn accept<S: Read + Write>(&self, mut socket: S) -> io::Result<TlsStream<S>> {
+        let _hint = Hint::new(Location::caller());
         let connection = ServerConnection::new(self.config.clone()).map_err(refused)?;
         let mut session = Session::new(connection.into());
         within(self.patience, || session.handshake(&mut socket))?;

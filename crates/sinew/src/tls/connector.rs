@@ -3,11 +3,13 @@
 use super::pem::{certificates, refused};
 use super::session::{PATIENCE, Session, within};
 use super::stream::TlsStream;
+use crate::wait::place::Hint;
 use rustls::crypto::ring;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use std::fmt;
 use std::io::{self, Read, Write};
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -79,11 +81,13 @@ impl TlsConnector {
     ///
     /// `InvalidData` with a `rustls::Error` if the two do not agree; `TimedOut`,
     /// `UnexpectedEof`; or the socket's own, such as a cancellation.
+    #[track_caller]
     pub fn connect<S: Read + Write>(
         &self,
         name: ServerName<'static>,
         mut socket: S,
     ) -> io::Result<TlsStream<S>> {
+        let _hint = Hint::new(Location::caller());
         let connection = ClientConnection::new(self.config.clone(), name).map_err(refused)?;
         let mut session = Session::new(connection.into());
         within(self.patience, || session.handshake(&mut socket))?;

@@ -7,8 +7,10 @@
 use super::split::{TlsReader, TlsWriter};
 use crate::io::Duplex;
 use crate::sync::Mutex;
+use crate::wait::place::Hint;
 use std::fmt;
 use std::io::{self, Read, Write};
+use std::panic::Location;
 
 /// A connection that talks TLS, read and written by reference, by two fibers at a time; see
 /// [`TlsStream::into_duplex`](super::TlsStream::into_duplex).
@@ -52,6 +54,7 @@ impl TlsDuplex {
 impl Read for &TlsDuplex {
     #[track_caller]
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let _hint = Hint::new(Location::caller());
         self.reader.lock_or_cancelled()?.read(into)
     }
 }
@@ -59,11 +62,13 @@ impl Read for &TlsDuplex {
 impl Write for &TlsDuplex {
     #[track_caller]
     fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        let _hint = Hint::new(Location::caller());
         self.writer.lock_or_cancelled()?.write(from)
     }
 
     #[track_caller]
     fn flush(&mut self) -> io::Result<()> {
+        let _hint = Hint::new(Location::caller());
         self.writer.lock_or_cancelled()?.flush()
     }
 }

@@ -134,6 +134,7 @@ impl Handshake {
     /// # Errors
     ///
     /// As [`TlsAcceptor::accept`]; the connection is closed.
+    #[track_caller]
     pub fn finish(self) -> io::Result<TlsStream<TcpStream>> {
         self.acceptor.accept(self.socket)
     }

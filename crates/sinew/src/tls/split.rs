@@ -14,8 +14,10 @@
 
 use super::session::{Session, uninterrupted};
 use crate::sync::Mutex;
+use crate::wait::place::Hint;
 use std::fmt;
 use std::io::{self, Read, Write};
+use std::panic::Location;
 use std::sync::Arc;
 
 /// The largest record, and some.
@@ -63,7 +65,9 @@ impl<S> Read for TlsReader<S>
 where
     for<'a> &'a S: Read,
 {
+    #[track_caller]
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let _hint = Hint::new(Location::caller());
         if into.is_empty() {
             return Ok(0);
         }
@@ -80,6 +84,8 @@ where
                 }
             }
             let mut socket = &self.shared.socket;
+            // Through a `dyn`, so that the socket asks for the hint: a closure has no caller.
+            let socket: &mut dyn Read = &mut socket;
             let count = uninterrupted(|| socket.read(&mut self.incoming[..]))?;
             self.unread = 0..count;
             if count == 0 {
@@ -114,6 +120,7 @@ where
     /// # Errors
     ///
     /// The socket's; [`flush`](Write::flush) tries again.
+    #[track_caller]
     pub fn close_notify(&mut self) -> io::Result<()> {
         self.shared.session.lock().say_goodbye();
         self.flush()
@@ -133,6 +140,8 @@ where
 
     fn write_out(&mut self) -> io::Result<()> {
         let mut socket = &self.shared.socket;
+        // As in `read`.
+        let socket: &mut dyn Write = &mut socket;
         while self.sent < self.outgoing.len() {
             match uninterrupted(|| socket.write(&self.outgoing[self.sent..]))? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
@@ -149,7 +158,9 @@ impl<S> Write for TlsWriter<S>
 where
     for<'a> &'a S: Write,
 {
+    #[track_caller]
     fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        let _hint = Hint::new(Location::caller());
         self.send()?;
         let count = self.shared.session.lock().put(from)?;
         // They are taken now. If they cannot all be sent, the next call says why.
@@ -157,7 +168,9 @@ where
         Ok(count)
     }
 
+    #[track_caller]
     fn flush(&mut self) -> io::Result<()> {
+        let _hint = Hint::new(Location::caller());
         self.send()?;
         (&self.shared.socket).flush()
     }

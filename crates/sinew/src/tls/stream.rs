@@ -6,11 +6,13 @@ use super::split::{self, TlsReader, TlsWriter};
 use crate::error::Cancelled;
 use crate::io::Duplex;
 use crate::net::TcpStream;
+use crate::wait::place::Hint;
 use rustls::Connection;
 use rustls::pki_types::CertificateDer;
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
+use std::panic::Location;
 
 /// A connection that talks TLS, on a socket of ours or on anything that reads and
 /// writes; its handshake is done.
@@ -162,6 +164,7 @@ impl<S: Read + Write> TlsStream<S> {
     /// # Errors
     ///
     /// The socket's; [`flush`](Write::flush) tries again.
+    #[track_caller]
     pub fn close_notify(&mut self) -> io::Result<()> {
         self.session.say_goodbye();
         self.flush()
@@ -192,6 +195,7 @@ impl TlsStream<TcpStream> {
     /// # Errors
     ///
     /// The socket's.
+    #[track_caller]
     pub fn shutdown(&mut self) -> io::Result<()> {
         self.close_notify()?;
         self.socket.shutdown(Shutdown::Write)
@@ -199,7 +203,9 @@ impl TlsStream<TcpStream> {
 }
 
 impl<S: Read + Write> Read for TlsStream<S> {
+    #[track_caller]
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let _hint = Hint::new(Location::caller());
         if into.is_empty() {
             return Ok(0);
         }
@@ -217,7 +223,9 @@ impl<S: Read + Write> Read for TlsStream<S> {
 }
 
 impl<S: Read + Write> Write for TlsStream<S> {
+    #[track_caller]
     fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        let _hint = Hint::new(Location::caller());
         self.session.send(&mut self.socket)?;
         let count = self.session.put(from)?;
         // They are taken now. If they cannot all be sent, the next call says why.
@@ -225,7 +233,9 @@ impl<S: Read + Write> Write for TlsStream<S> {
         Ok(count)
     }
 
+    #[track_caller]
     fn flush(&mut self) -> io::Result<()> {
+        let _hint = Hint::new(Location::caller());
         self.session.send(&mut self.socket)?;
         self.socket.flush()
     }

@@ -1,7 +1,23 @@
 //! A small, fast random number generator for choices that need no secrecy.
 //!
 //! xorshift64*: one word of state, three shifts and a multiplication. It picks
-//! steal victims and placement candidates; with a given seed it repeats itself.
+//! steal victims, placement candidates and the arms of a select; with a given seed it
+//! repeats itself. The seeds come from the operating system ([`os_seed`]), so that no
+//! two processes make the same choices, unless a simulation gives one.
+
+use crate::primitive::MODELLED;
+use std::hash::{BuildHasher, RandomState};
+
+/// A seed that is another one in each process, and for each call. In a model always
+/// the same: a model must be able to repeat a run.
+pub(crate) fn os_seed() -> u64 {
+    if MODELLED {
+        return 0x5eed;
+    }
+    // The keys come from the operating system, once for each thread, and change with
+    // each `new`.
+    RandomState::new().hash_one(0)
+}
 
 /// Deterministic generator; never yields the all-zero state.
 pub(crate) struct Rng(u64);
@@ -35,7 +51,19 @@ impl Rng {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::Rng;
+    use super::{Rng, os_seed};
+
+    #[test]
+    fn seeds_from_the_system_differ() {
+        let mut seeds: Vec<u64> = (0..8).map(|_| os_seed()).collect();
+        seeds.extend(std::thread::scope(|s| {
+            let others = [(); 8].map(|()| s.spawn(os_seed));
+            others.map(|other| other.join().unwrap())
+        }));
+        seeds.sort_unstable();
+        seeds.dedup();
+        assert_eq!(seeds.len(), 16);
+    }
 
     #[test]
     fn the_same_seed_repeats_and_every_value_below_the_bound_appears() {

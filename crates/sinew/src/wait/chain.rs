@@ -2,14 +2,15 @@
 //!
 //! A fiber has them at the root of its stack, a thread in thread-locals. They are
 //! linked and unlinked like stack frames: each by the call that made it, before it
-//! returns or unwinds.
+//! returns or unwinds. If that is not the order in which they are left, a coroutine was
+//! suspended inside of one (`fiber::users`), and the process is aborted.
 
 use super::{children, point};
-use crate::fiber::ThreadProxy;
-use crate::fiber::cancel::{Cause, Frame, Nest, Owner};
+use crate::fiber::cancel::{CancelReason, Cause, Frame, Nest, Owner};
 use crate::fiber::locals::Locals;
+use crate::fiber::users::{User, left_out_of_order};
+use crate::fiber::{Binding, ThreadProxy};
 use crate::sched::{current, switch};
-use crate::sys::log::log;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -108,40 +109,37 @@ fn forget_told(owner: Owner) {
     }
 }
 
-/// A call that linked something returns, or unwinds, while one inside of it has not: it is
-/// on a stack of its own, a coroutine's of another library, and was suspended in there. To
-/// go on would leave pointers to frames that are gone.
-#[cold]
-pub(crate) fn left_out_of_order() -> ! {
-    log(
-        "a scope, limit or binding was left before one inside of it: was a coroutine suspended there?",
-    );
-    std::process::abort()
-}
-
 /// A nest that is linked, as a frame and as a nest.
 pub(crate) struct LinkedNest<'a> {
     nest: &'a Nest,
     _frame: LinkedFrame<'a>,
+    /// Counts at the binding that its children begin with, if there is one.
+    _values: Option<User>,
 }
 
 impl<'a> LinkedNest<'a> {
-    /// Links `nest` as the innermost of who runs here; answers by what it is
-    /// cancelled from the start, if it is.
+    /// Links `nest` as the innermost of who runs here; answers why it is cancelled from
+    /// the start, if it is.
     ///
     /// # Safety
     ///
     /// As for [`LinkedFrame::new`].
-    pub(crate) unsafe fn new(nest: &'a Nest) -> (Self, Option<Cause>) {
+    pub(crate) unsafe fn new(nest: &'a Nest) -> (Self, Option<CancelReason>) {
         // SAFETY: the caller's promise.
         let frame = unsafe { LinkedFrame::new(nest.frame()) };
         children::link(nest);
+        // SAFETY: the innermost binding, or boundary, of the fiber or thread that runs
+        // here: its end looks at the count.
+        let values = unsafe { nest.values().as_ref().map(|own| own.users().enter()) };
         let linked = Self {
             nest,
             _frame: frame,
+            _values: values,
         };
         // After it was linked (`fiber::cancel`, invariant 3).
-        (linked, cause())
+        // SAFETY: `with_cause` promises that it is linked.
+        let reason = with_cause(|cause| unsafe { cause.reason() });
+        (linked, reason)
     }
 }
 
@@ -155,21 +153,29 @@ impl Drop for LinkedNest<'_> {
     }
 }
 
-/// By what who runs here is cancelled, if it is.
+/// Whether who runs here is cancelled; nobody was told of it by this. Marks limits that were
+/// reached, and calls wakers.
 #[inline]
-pub(crate) fn cause() -> Option<Cause> {
+pub(crate) fn look() -> bool {
+    with_cause(|_cause| ()).is_some()
+}
+
+/// See [`point::with_cause`].
+#[inline]
+fn with_cause<T>(f: impl FnOnce(Cause) -> T) -> Option<T> {
     let running = switch::running();
-    point::may_be_cancelled(running)
-        .then(|| point::cause(running))
-        .flatten()
+    if point::may_be_cancelled(running) {
+        return point::with_cause(running, f);
+    }
+    None
 }
 
 /// Notes that somebody was told because of what who runs here is cancelled by.
 #[cold]
 pub(crate) fn observe_cause() {
-    if let Some(cause) = cause() {
-        // SAFETY: our own frames are linked.
-        unsafe { cause.observe() };
+    let running = switch::running();
+    if point::may_be_cancelled(running) {
+        point::cause_seen(running);
     }
 }
 
@@ -187,9 +193,31 @@ pub(crate) fn shield_was_left() {
     }
 }
 
+/// Calls `f`, which calls user code, for a caller that goes on with the running fiber after
+/// that: that has its block, or is in the middle of a wait.
+///
+/// The user code may be on the stack of a coroutine of another library, and be suspended
+/// there. The fiber must not end meanwhile, which is why it counts this, and nobody else
+/// can go on in its place.
+pub(crate) fn stay<R>(f: impl FnOnce() -> R) -> R {
+    let running = switch::running();
+    // SAFETY: the running fiber is alive.
+    let root = running.and_then(|block| unsafe { block.as_ref().root().as_ref() });
+    let Some(root) = root else {
+        return f(); // a thread, or a model, which has no stacks
+    };
+    // SAFETY: the fiber runs here, and its end looks at the count.
+    let _user = unsafe { root.users().enter() };
+    let result = f();
+    if switch::running() != running {
+        left_out_of_order();
+    }
+    result
+}
+
 /// The innermost binding of a scoped value.
 #[inline]
-pub(crate) fn values() -> *const () {
+pub(crate) fn values() -> *const Binding {
     match switch::running() {
         // SAFETY: the running fiber is alive, and has a root.
         Some(block) => unsafe { (*block.as_ref().root()).values().get() },
@@ -199,7 +227,7 @@ pub(crate) fn values() -> *const () {
 
 /// Changes it.
 #[inline]
-pub(crate) fn set_values(binding: *const ()) {
+pub(crate) fn set_values(binding: *const Binding) {
     match switch::running() {
         // SAFETY: as in `values`.
         Some(block) => unsafe { (*block.as_ref().root()).values().set(binding) },

@@ -186,7 +186,8 @@ impl Owned {
             Owner::Fiber(block) => Some(block),
             Owner::Thread(_) => None,
         };
-        let cancelled = point::may_be_cancelled(running) && point::cause(running).is_some();
+        let cancelled =
+            point::may_be_cancelled(running) && point::with_cause(running, |_| ()).is_some();
         if cancelled {
             assert_eq!(self.payload.get(), 7);
         }

@@ -22,7 +22,7 @@ pub(crate) fn now() -> u64 {
 }
 
 impl Deadline {
-    /// `timeout` from now; none if that is beyond the clock's range (584 years).
+    /// `timeout` from now; none if that is beyond the clock's range (438 years).
     pub(crate) fn after(timeout: Duration) -> Option<Self> {
         let nanos = u64::try_from(timeout.as_nanos()).ok()?;
         now().checked_add(nanos).map(Self)

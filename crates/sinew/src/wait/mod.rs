@@ -36,6 +36,7 @@ pub(crate) mod node;
 pub(crate) mod operation;
 pub(crate) mod outcome;
 pub(crate) mod pending;
+pub(crate) mod place;
 pub(crate) mod point;
 pub(crate) mod select;
 pub(crate) mod spec;

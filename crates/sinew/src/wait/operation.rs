@@ -116,7 +116,7 @@ pub(crate) fn perform<O: Operation>(
 /// The same for who has asked [`switch::running`] already.
 #[inline]
 pub(crate) fn perform_for<O: Operation>(
-    fiber: Option<NonNull<Block>>,
+    mut fiber: Option<NonNull<Block>>,
     operation: &O,
     spec: &WaitSpec<'_>,
 ) -> Result<O::Output, WaitOutcome> {
@@ -151,6 +151,9 @@ pub(crate) fn perform_for<O: Operation>(
                 if let Some(output) = operation.accept() {
                     return Ok(output);
                 }
+                // Asked anew: what `accept` has called may have been suspended on the
+                // stack of a coroutine, which another fiber has resumed.
+                fiber = switch::running();
             }
             gave_up => return Err(gave_up),
         }

@@ -3,7 +3,11 @@
 //!
 //! A point looks, even if what it is about to do is ready: from the request on every
 //! point answers `Cancelled`. Each such answer also yields, so that a loop that
-//! ignores it freezes nobody. On a fiber the look is one load, of the bit LOOK; only
+//! ignores it freezes nobody. A fiber that was told so a thousand times is reported, and each
+//! further answer makes it sleep, longer and longer: such a loop (an `accept` whose errors are
+//! only logged) would otherwise use up a CPU until its runtime gives up. It sleeps by a wait of
+//! its own that nothing but time ends, and that takes neither tokens nor notifications: those
+//! are there when it goes on. On a fiber the look is one load, of the bit LOOK; only
 //! if that is set it walks over its frames (`fiber::cancel`). On a thread it walks if
 //! there are any.
 //!
@@ -11,25 +15,34 @@
 //! fiber to look, and the monitor does so for one that has run for long; who looks
 //! reads the clock, and marks the frames whose time is over.
 
-use super::deadline;
+use super::chain;
+use super::deadline::{self, Deadline};
+use super::spec::WaitSpec;
+use super::waiter::{Waiter, wait};
 use crate::error::Cancelled;
 use crate::fiber::cancel::frame::{Outward, Step};
 use crate::fiber::cancel::{Cause, Descent, Errands, Owner};
-use crate::fiber::{Block, CancelReason, Intent, ThreadProxy};
+use crate::fiber::{Block, CancelReason, Intent, ThreadProxy, WaitReason};
 use crate::sched::{current, switch};
 use crate::sys::log::log;
+use std::panic::Location;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::time::Duration;
 
-/// How often a fiber is told that it was cancelled before that is reported.
+/// How often a fiber is told that it was cancelled before that is reported, and the fiber is
+/// slowed down.
 const PATIENCE: u32 = 1000;
+/// How long it sleeps at first, and at most (ns); doubled each time.
+const FIRST_PAUSE: u64 = 100_000;
+const LONGEST_PAUSE: u64 = 10_000_000;
 
 /// Whether the running fiber or thread is cancelled. No point, but who asks was
 /// told so, too.
 #[inline]
 pub(crate) fn is_cancelled() -> bool {
     let running = switch::running();
-    may_be_cancelled(running) && cause_seen(running).is_some()
+    may_be_cancelled(running) && cause_seen(running)
 }
 
 /// Whether it is worth a walk.
@@ -59,7 +72,7 @@ pub(crate) fn check_for(running: Option<NonNull<Block>>) -> Result<(), Cancelled
 
 #[cold]
 fn check_slow(running: Option<NonNull<Block>>) -> Result<(), Cancelled> {
-    if cause_seen(running).is_none() {
+    if !cause_seen(running) {
         return Ok(());
     }
     match running {
@@ -70,22 +83,67 @@ fn check_slow(running: Option<NonNull<Block>>) -> Result<(), Cancelled> {
     Err(Cancelled)
 }
 
+/// The check of who has just yielded: it does not do so again.
+pub(crate) fn check_after_yield() -> Result<(), Cancelled> {
+    let running = switch::running();
+    if !may_be_cancelled(running) || !cause_seen(running) {
+        return Ok(());
+    }
+    if let Some(block) = running {
+        // SAFETY: it runs here.
+        unsafe { count(block) };
+    }
+    Err(Cancelled)
+}
+
 /// Counts that the fiber was told, and yields.
 ///
 /// # Safety
 ///
 /// It runs here.
 unsafe fn tell(block: NonNull<Block>) {
-    // SAFETY: the running fiber is alive, and has a root.
-    let fiber = unsafe { block.as_ref() };
-    // SAFETY: as above.
-    if unsafe { &*fiber.root() }.count_told() == PATIENCE {
-        report_deaf(fiber);
-    }
-    if switch::may_wait() {
+    // SAFETY: the caller's promise.
+    let slept = unsafe { count(block) };
+    if !slept && switch::may_wait() {
         // SAFETY: it runs here, may wait, and we hold nothing of the runtime's.
         unsafe { switch::leave(block, Intent::Yield) };
     }
+}
+
+/// Counts that the fiber was told; true if it was slowed down because of that.
+///
+/// # Safety
+///
+/// It runs here.
+unsafe fn count(block: NonNull<Block>) -> bool {
+    // SAFETY: the running fiber is alive, and has a root.
+    let fiber = unsafe { block.as_ref() };
+    // SAFETY: as above.
+    let told = unsafe { &*fiber.root() }.count_told();
+    if told == PATIENCE {
+        report_deaf(fiber);
+    }
+    let slow = told >= PATIENCE && switch::may_wait();
+    if slow {
+        slow_down(block, told - PATIENCE);
+    }
+    slow
+}
+
+/// Makes the running fiber sleep; no point, and no token is taken.
+#[cold]
+fn slow_down(block: NonNull<Block>, times_before: u32) {
+    // SAFETY: the running fiber is alive.
+    let fiber = unsafe { block.as_ref() };
+    let pause = FIRST_PAUSE
+        .saturating_mul(1 << times_before.min(16))
+        .min(LONGEST_PAUSE);
+    // Not a line of ours: where it waited last, or where it comes from.
+    let at = fiber.waits_at().or_else(|| fiber.spawned_at());
+    let at = at.unwrap_or_else(|| Location::caller());
+    let spec =
+        WaitSpec::new(WaitReason::Deaf, at).deadline(Deadline::after(Duration::from_nanos(pause)));
+    wait(&Waiter::of(Some(block)), &spec);
 }
 
 #[cold]
@@ -98,33 +156,54 @@ fn report_deaf(fiber: &Block) {
     let id = crate::fiber::FiberId::new(fiber.id());
     log(&format!(
         "fiber {} was told {PATIENCE} times that it is cancelled, and goes on{spawned}; does a \
-         loop ignore `Err(Cancelled)`?",
+         loop ignore `Err(Cancelled)`? From now on each answer makes it sleep for up to 10 ms",
         id.with_name(name),
     ));
 }
 
-/// By what the running fiber or thread is cancelled; the frame is told that this was
+/// Whether the running fiber or thread is cancelled; the frame is told that this was
 /// seen.
 #[cold]
-pub(crate) fn cause_seen(running: Option<NonNull<Block>>) -> Option<Cause> {
-    let cause = cause(running);
-    if let Some(cause) = cause {
-        // SAFETY: our own frames are linked.
-        unsafe { cause.observe() };
-    }
-    cause
+pub(super) fn cause_seen(running: Option<NonNull<Block>>) -> bool {
+    // SAFETY: `with_cause` promises that it is linked.
+    with_cause(running, |cause| unsafe { cause.observe() }).is_some()
 }
 
-/// By what the running fiber or thread is cancelled. Calls wakers: not in a wait.
+/// Calls `f` with that by which the running fiber or thread is cancelled, if it is. Calls
+/// wakers: not in a wait.
+///
+/// The cause is good inside of `f` alone, where its frame is linked: a waker may resume a
+/// coroutine that was suspended in a frame of ours, and that may end, with the frame. The
+/// fiber itself does not end meanwhile, and is the one that runs here afterwards
+/// ([`chain::stay`]).
 #[cold]
-pub(super) fn cause(running: Option<NonNull<Block>>) -> Option<Cause> {
+pub(super) fn with_cause<T>(
+    running: Option<NonNull<Block>>,
+    f: impl FnOnce(Cause) -> T,
+) -> Option<T> {
     let mut errands = Errands::new();
-    let cause = cause_in_wait(running, &mut errands);
-    errands.run();
-    cause
+    let answer = cause_in_wait(running, &mut errands).map(f);
+    chain::stay(|| errands.run());
+    answer
 }
 
-/// The same, but for the wakers.
+/// Notes that the running fiber or thread was told, because of what it is cancelled by at this
+/// moment: by nothing, if the frame went away meanwhile. Calls no wakers.
+pub(super) fn observe_in_wait(running: Option<NonNull<Block>>) {
+    let observe = |owner| {
+        if let Some(cause) = walk(owner).cause() {
+            // SAFETY: our own frames are linked, and nothing has run since the walk.
+            unsafe { cause.observe() };
+        }
+    };
+    match running {
+        Some(block) => observe(Owner::Fiber(block)),
+        None => with_thread(observe),
+    }
+}
+
+/// What the running fiber or thread is cancelled by. Unlike [`with_cause`] this calls no
+/// wakers: they are left in `errands`.
 ///
 /// Who made the request is perhaps still on its way down. So that nobody is told before
 /// those below are (a scope that one is in says the same as a point in it, and has the
@@ -168,9 +247,14 @@ pub(crate) fn reason() -> Option<CancelReason> {
     if !may_be_cancelled(running) {
         return None;
     }
-    // SAFETY: our own frames are linked, and a fiber that asks has not ended; one
-    // that waits for this thread does neither.
-    cause_seen(running).map(|cause| unsafe { cause.reason() })
+    with_cause(running, |cause| {
+        // SAFETY: `with_cause` promises that it is linked; a fiber that asks has not ended,
+        // nor has one that waits for this thread.
+        unsafe {
+            cause.observe();
+            cause.reason()
+        }
+    })
 }
 
 /// The frames of the calling fiber or thread, from the innermost outward.

@@ -15,6 +15,27 @@
 //! and odd. So every arm is tried once, and each comes first equally often; and
 //! since each step is as likely as the same one backwards, of two ready arms each
 //! comes before the other with equal chance.
+//!
+//! Fair to who must be met. Two selects that deal with each other over a buffered and
+//! a rendezvous channel may fall into step, each claimed by the other at the buffered
+//! one before it can look at the rendezvous (with a buffer for one message):
+//!
+//! ```text
+//!   sender                                  receiver
+//!   ──────                                  ────────
+//!   puts a message in, for the receiver     (stands in both lines: is claimed)
+//!   finds no room and no partner: stands
+//!   in both lines                           takes the message: there is room, so the
+//!   (is claimed, and promised the slot)     sender is claimed at the buffered channel
+//!                                           finds no message and no partner: stands in
+//!   fills its slot: the receiver is         both lines
+//!   claimed at the buffered channel …       …
+//! ```
+//!
+//! Each finds one arm ready at a time, so no choice is ever made. Hence a select that
+//! was woken with a promise looks once more: if a partner stands at a rendezvous arm
+//! that comes before the woken one in its order, it waives the promise and meets the
+//! partner.
 
 use super::deadline::Deadline;
 use super::look::look_again;
@@ -23,13 +44,14 @@ use super::operation::{Enlisted, Operation};
 use super::outcome::WaitOutcome;
 use super::spec::WaitSpec;
 use super::waiter::{Waiter, wait};
-use super::{deadline, point};
+use super::{chain, deadline, point};
 use crate::error::Cancelled;
 use crate::fiber::WaitReason;
 use crate::sched::{current, switch};
-use crate::util::rng::Rng;
+use crate::util::rng::{Rng, os_seed};
 use std::cell::Cell;
 use std::panic::Location;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// One arm of a select.
@@ -70,6 +92,23 @@ pub(crate) unsafe trait Arm {
         false
     }
 
+    /// Whether it waits for a partner who must be met (nothing is kept for it), and
+    /// one seems to be there.
+    fn meets(&self) -> bool {
+        false
+    }
+
+    /// Gives up what the wait has ended with at this arm, so that others may have it;
+    /// false, and nothing is changed, if that cannot be.
+    fn waive(&self) -> bool {
+        false
+    }
+
+    /// Whether it has yielded something that was not taken: it is used up.
+    fn is_spent(&self) -> bool {
+        false
+    }
+
     /// When it may be done without being woken.
     fn deadline(&self) -> Option<Deadline> {
         None
@@ -80,7 +119,13 @@ pub(crate) unsafe trait Arm {
 pub struct ArmRef<'a>(&'a dyn Arm);
 
 impl<'a> ArmRef<'a> {
-    pub(crate) fn new(arm: &'a dyn Arm) -> Self {
+    /// # Panics
+    ///
+    /// If the arm was chosen before. A second output would drop the first in the
+    /// middle of a select: user code, while places of it are in lines.
+    #[inline]
+    pub(crate) fn new<A: Arm>(arm: &'a A) -> Self {
+        assert!(!arm.is_spent(), "an arm of a select was used twice");
         Self(arm)
     }
 }
@@ -159,6 +204,13 @@ unsafe impl<O: Operation> Arm for OperationArm<O> {
         self.is_point
     }
 
+    fn is_spent(&self) -> bool {
+        let output = self.output.take();
+        let spent = output.is_some();
+        self.output.set(output);
+        spent
+    }
+
     fn refuse(&self) {
         self.output.set(Some(Err(Cancelled)));
     }
@@ -234,7 +286,8 @@ pub(crate) fn select(arms: &[ArmRef<'_>], spec: &SelectSpec) -> Selected {
             && arms.iter().all(|arm| arm.0.may_look())
         {
             looked = true;
-            ready = look_again(switch::running(), attempt);
+            // Goes on with the fiber after an attempt, which may call wakers of tasks.
+            ready = look_again(switch::running(), || chain::stay(attempt));
         }
         if ready {
             return Selected::Arm(done.get().expect("it is set by who found it"));
@@ -311,7 +364,7 @@ fn wait_in_all(
         }
     };
     let place = waiter.place().map(|place| place as usize);
-    for index in order.take(entered) {
+    for index in order.clone().take(entered) {
         // The line of the arm at which it was woken it has left already.
         if outcome != Some(WaitOutcome::Woken) || place != Some(index) {
             arms[index].0.delist();
@@ -326,7 +379,7 @@ fn wait_in_all(
         Some(WaitOutcome::Woken) => {
             let index = place.expect("it was woken at a place");
             if arms[index].0.accept() {
-                Waited::Selected(Selected::Arm(index))
+                choose_again(arms, order, index)
             } else {
                 Waited::Again
             }
@@ -334,6 +387,25 @@ fn wait_in_all(
         Some(WaitOutcome::Cancelled) => Waited::Selected(tell(arms, told)),
         Some(WaitOutcome::TimedOut) => Waited::TimedOut,
     }
+}
+
+/// The wait has ended at the arm `woken`. If a partner has come to an arm that is
+/// before it in `order`, that one is chosen instead; see the module header.
+fn choose_again(arms: &[ArmRef<'_>], order: Order, woken: usize) -> Waited {
+    let met = order
+        .take_while(|&index| index != woken)
+        .find(|&index| arms[index].0.meets());
+    let Some(met) = met.filter(|_| arms[woken].0.waive()) else {
+        return Waited::Selected(Selected::Arm(woken));
+    };
+    // Waived first: to meet the partner may take a wait, and others would wait for
+    // what we have in hand.
+    for index in [met, woken] {
+        if arms[index].0.attempt() {
+            return Waited::Selected(Selected::Arm(index));
+        }
+    }
+    Waited::Again
 }
 
 /// The order in which arms are tried; see the module header.
@@ -389,7 +461,7 @@ impl Iterator for Order {
 /// A number below `bound`: from the worker's own generator, which a simulation
 /// seeds, or on a plain thread from one for all.
 fn random(bound: usize) -> usize {
-    static SEED: AtomicU64 = AtomicU64::new(0x9e37_79b9_7f4a_7c15);
+    static SEED: LazyLock<AtomicU64> = LazyLock::new(|| AtomicU64::new(os_seed()));
     if switch::running().is_some() {
         // SAFETY: a fiber runs here, so this thread has a live core.
         return unsafe { &*current::core() }.random(bound);

@@ -1,5 +1,6 @@
 //! One wait of one fiber, thread or task; see the header of `wait`.
 
+use super::chain;
 use super::deadline::{self, Deadline};
 use super::look;
 use super::outcome::{Claim, WaitOutcome};
@@ -9,6 +10,7 @@ use crate::fiber::cancel::Errands;
 use crate::fiber::{Block, Intent, Priority, ThreadProxy, Wake};
 use crate::sched::{current, switch};
 use crate::sys::Lock;
+use crate::sys::log::log;
 use crate::timer::TimerNode;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -276,11 +278,20 @@ impl Waiter {
         if !self.single {
             return self.claim.give_up(outcome);
         }
-        let left = spec.leave.is_none_or(|leave| leave());
+        let left = spec.leave.is_none_or(|leave| self.stay(leave));
         if left {
             self.claim.settle(outcome);
         }
         left
+    }
+
+    /// Calls what may call wakers of tasks, in the middle of the wait.
+    pub(crate) fn stay<R>(&self, call: impl FnOnce() -> R) -> R {
+        match self.target {
+            Target::Fiber(_) => chain::stay(call),
+            // A coroutine of a thread stays on it, and its proxy is kept here.
+            Target::Thread(_) | Target::Task(_) => call(),
+        }
     }
 
     /// Through which place the wait was woken, if it was.
@@ -308,7 +319,14 @@ pub(crate) fn wait(waiter: &Waiter, spec: &WaitSpec<'_>) -> WaitOutcome {
         Target::Thread(proxy) => wait_thread(proxy, waiter, spec),
         Target::Task(_) => unreachable!("a task is polled, it does not wait"),
     }
-    waiter.outcome().expect("a wait ends by a claim")
+    waiter.outcome().unwrap_or_else(|| ended_unclaimed())
+}
+
+/// A wait that ended without a claim may still be linked somewhere, so it cannot unwind.
+#[cold]
+fn ended_unclaimed() -> ! {
+    log("a wait ended that nobody has claimed: this is a bug in sinew");
+    std::process::abort();
 }
 
 /// # Safety
@@ -416,11 +434,12 @@ fn gives_up_by_cancel(
     let cause = point::cause_in_wait(running, &mut errands);
     let answered = match (cause, spec.on_cancel) {
         (None, _) | (_, OnCancel::Ignore) => false,
-        (Some(cause), OnCancel::Answer) => {
+        (Some(_), OnCancel::Answer) => {
             let answered = waiter.give_up(spec, WaitOutcome::Cancelled);
             if answered {
-                // SAFETY: our own frames are linked.
-                unsafe { cause.observe() };
+                // Not the cause from above: to leave a line calls wakers, which may have
+                // ended its frame.
+                point::observe_in_wait(running);
             }
             answered
         }
@@ -430,7 +449,7 @@ fn gives_up_by_cancel(
         }
     };
     if answered && waiter.single {
-        errands.run(); // it stands in no line any more
+        waiter.stay(|| errands.run()); // it stands in no line any more
     } else {
         errands.run_elsewhere();
     }
@@ -458,6 +477,9 @@ fn wait_thread(proxy: &ThreadProxy, waiter: &Waiter, spec: &WaitSpec<'_>) {
             }
             deadline = None; // claimed: its notification is on the way
         }
+        // Both lie ahead, else this would spin: one's own is dropped above when it
+        // has come, and of the frames those that are not marked count, which
+        // `gives_up_by_cancel` has seen to if their time is over.
         let until = Deadline::earlier(deadline, point::thread_deadline().map(Deadline));
         let until = until.map(Deadline::as_instant);
         match spec.io {

@@ -2,28 +2,35 @@
 //!
 //! Runs the closure, drops the fiber's locals, publishes the outcome, wakes who waits
 //! for it: all on the fiber's own stack, because each of these may call user code (the
-//! closure, drops, a task's waker). The last thing is to tell the scope that it is a
+//! closure, drops, a task's waker, hooks). The last thing is to tell the scope that it is a
 //! child of, which may be gone after that. What remains, reusing
 //! the stack and the block, is the worker's, after the last switch.
 
 use crate::fiber::cancel::{Cause, Descent, descent};
 use crate::fiber::locals::Locals;
-use crate::fiber::{Begin, Block, Completed, Root, Suspender};
+use crate::fiber::{Begin, Block, Completed, FiberId, Root, Suspender};
+use crate::sched::hooks;
+use crate::sched::shared::Shared;
+use crate::sys::process;
 use crate::wait::children;
 use crate::wait::end::{wake_joiners, wake_list};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
+/// Begins as `otherwise` says, unless the fiber was cancelled.
+///
 /// # Safety
 ///
 /// `block` was claimed for its start by the worker that runs this, on the
 /// block's own new stack.
-pub(crate) unsafe fn first_frame(block: NonNull<Block>, suspender: &Suspender) {
+pub(crate) unsafe fn first_frame(block: NonNull<Block>, suspender: &Suspender, otherwise: Begin) {
     // SAFETY: owned by this worker while it runs.
     let fiber = unsafe { block.as_ref() };
     fiber.set_suspender(suspender);
     let root = Root::new(block);
+    root.inherit();
     fiber.set_root(&root);
+    hooks::resume(fiber);
     // SAFETY: counted when it was spawned, once; ended below.
     let orphaned = unsafe { children::begin(block, &root) };
     if orphaned {
@@ -34,10 +41,14 @@ pub(crate) unsafe fn first_frame(block: NonNull<Block>, suspender: &Suspender) {
         unsafe { Cause::Root(block).observe() };
         Begin::DropUnrun
     } else {
-        Begin::Run
+        otherwise
     };
     // SAFETY: it was claimed once and the slot still holds the closure.
     unsafe { run_to_completion(fiber, begin, root.locals()) };
+    // The hooks' state may be in its locals, which are at its root.
+    if hooks::end(fiber, root.locals()) {
+        note_panic(fiber, LOCAL_PANICKED);
+    }
     root.leave(fiber);
     // SAFETY: begun above. After this nothing that the fiber borrowed is used.
     unsafe { children::end(&root) };
@@ -50,10 +61,56 @@ pub(crate) unsafe fn first_frame(block: NonNull<Block>, suspender: &Suspender) {
 /// The caller claimed the fiber's start; the slot holds the closure.
 pub(crate) unsafe fn run_to_completion(fiber: &Block, begin: Begin, locals: &Locals) {
     // SAFETY: the slot holds the closure, and is ours.
-    unsafe { (fiber.table().begin)(fiber.slot(), begin) };
-    locals.drop_all();
+    let panicked = unsafe { (fiber.table().begin)(fiber.slot(), begin) };
+    // Before anything that other threads have a share in.
+    process::stop_forked_thread();
+    // No frame of its own is inside of `no_suspend` any more, but one of a coroutine may be.
+    fiber.no_suspend().set(0);
+    if panicked {
+        // SAFETY: the outcome was just stored, and is ours.
+        unsafe { watch_panic(fiber) };
+    }
+    drop_locals(fiber, locals);
     // SAFETY: the outcome was just stored.
     unsafe { publish_outcome(fiber, locals) };
+}
+
+/// Has a test that runs the fiber hear of its panic if nobody takes it. A scope hears of its
+/// children's by itself.
+///
+/// # Safety
+///
+/// The slot holds the outcome, and the caller owns the run.
+#[cold]
+unsafe fn watch_panic(fiber: &Block) {
+    // SAFETY: a fiber's runtime outlives it (`worker::shutdown`, invariant "homes").
+    let shared = unsafe { &*fiber.runtime().cast::<Shared>() };
+    let Some(unobserved) = &shared.settings.unobserved else {
+        return;
+    };
+    // SAFETY: the fiber's own root, or none.
+    let root = unsafe { fiber.root().as_ref() };
+    if root.is_some_and(|root| root.parent().is_some()) {
+        return;
+    }
+    let named = called(fiber);
+    // SAFETY: the caller's promise.
+    unsafe {
+        (fiber.table().watch_panic)(fiber.slot(), &mut |payload| {
+            payload.watch(&named, unobserved.clone());
+        });
+    }
+}
+
+/// How messages call a fiber that has not ended, and where it comes from.
+pub(crate) fn called(fiber: &Block) -> String {
+    // SAFETY: who calls this keeps the fiber, and so its extras.
+    let name = unsafe { fiber.extras().as_ref() }.and_then(|extras| extras.name.as_deref());
+    let spawned = fiber
+        .spawned_at()
+        .map_or_else(String::new, |at| format!(", spawned at {at}"));
+    let id = FiberId::new(fiber.id());
+    format!("fiber {}{spawned}", id.with_name(name))
 }
 
 /// Publishes the outcome that was stored in the slot, and wakes who waits.
@@ -67,7 +124,7 @@ pub(crate) unsafe fn publish_outcome(fiber: &Block, locals: &Locals) {
     }
     // SAFETY: the caller's promise.
     unsafe { publish_and_wake(fiber, locals) };
-    locals.drop_all(); // what a waker has made
+    drop_locals(fiber, locals); // what a waker has made
     // After it has completed: who hangs a token on it from now on sees that.
     if fiber.state().load().hangs() {
         tell_token(fiber);
@@ -93,6 +150,26 @@ fn tell_token(fiber: &Block) {
     }
 }
 
+const LOCAL_PANICKED: &str = "the drop of a fiber-local panicked";
+
+/// Drops the fiber's locals: those that are there.
+#[inline]
+fn drop_locals(fiber: &Block, locals: &Locals) {
+    if locals.drop_all() {
+        note_panic(fiber, LOCAL_PANICKED);
+    }
+}
+
+/// A test hears of a panic that no handle tells of.
+#[cold]
+fn note_panic(fiber: &Block, what: &str) {
+    // SAFETY: as in `watch_panic`.
+    let shared = unsafe { &*fiber.runtime().cast::<Shared>() };
+    if let Some(unobserved) = &shared.settings.unobserved {
+        unobserved.note(format!("{}: {what}", called(fiber)));
+    }
+}
+
 /// # Safety
 ///
 /// As for [`publish_outcome`].
@@ -109,8 +186,9 @@ unsafe fn publish_and_wake(fiber: &Block, locals: &Locals) {
             // Its payload may itself panic when dropped: leak it instead.
             if let Err(payload) = dropped {
                 std::mem::forget(payload);
+                note_panic(fiber, "its value panicked when dropped");
             }
-            locals.drop_all(); // what that drop has made
+            drop_locals(fiber, locals); // what that drop has made
             fiber.state().complete_empty()
         }
     };

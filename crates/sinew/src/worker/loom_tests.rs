@@ -3,7 +3,8 @@
 //! `alive`, `drain`, `poke`, the pool's end of a task, the gate, `StackPool` and
 //! `HotStacks` are the real ones. Copied, because they need a `Core`: the count of
 //! `run::finish`, the look of `sleep::sleep`, and in `Kitchen` the workers' side
-//! of `run::{starve, feed_starved, relieve}`.
+//! of `starve::{starve, feed, relieve}`. What ends a wait for a stack is in the models of
+//! `fiber::state`.
 //!
 //! Every ordering below was weakened once by hand; the model named caught it.
 //!
@@ -20,6 +21,8 @@
 //! | `Gate::drop` Release → Relaxed                 | `whoever_was_let_into_a_runtime…` |
 //! | `close` without its fence                      | `whoever_was_let_into_a_runtime…` |
 //! | `close` Acquire → Relaxed                      | `whoever_was_let_into_a_runtime…` |
+//! | `Waking::drop` Release → Relaxed               | `a_runtime_is_not_freed…` |
+//! | `wait_for_wakers` Acquire → Relaxed            | `a_runtime_is_not_freed…` |
 //! | `StackPool::put` looks before it has the lock  | `a_worker_that_begins_to_starve…` |
 //! | `starve` (here) wakes only the first time      | `a_worker_that_begins_to_starve…` |
 //! | `StackPool::begin_starving` SeqCst → Relaxed   | nothing: not needed (1) |
@@ -32,14 +35,15 @@ use super::pool::give_up;
 use super::shutdown::{Whom, alive, drain, poke};
 use crate::fiber::{Birth, Block, Kind, Ops, OpsOf, Priority};
 use crate::primitive::model::Plain;
-use crate::primitive::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::primitive::{self, AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::queue::deque::Injectors;
 use crate::sched::bell::MonitorBell;
+use crate::sched::duty::Duty;
 use crate::sched::idle::Idle;
 use crate::sched::seam::{Driver, FutexDriver};
 use crate::sched::shared::{Lives, Remote, Settings, Shared, bump};
-use crate::sched::submit::{Gate, close};
-use crate::stack::{Given, HotStacks, PoolConfig, Stack, StackClass, StackPool};
+use crate::sched::submit::{Gate, Waking, close, wait_for_wakers};
+use crate::stack::{Given, HotStacks, PoolConfig, Reserve, Stack, StackClass, StackPool};
 use crate::sys::Lock;
 use crate::timer::RealClock;
 use crate::util::list::List;
@@ -59,14 +63,23 @@ fn bounded(preemptions: usize) -> Builder {
 
 /// A runtime without threads: the models bring their own.
 fn shared(workers: usize) -> Shared {
-    let remote = |index| CachePadded::new(Remote::new(index, Box::new(FutexDriver::new()), None));
+    let remote = |index| {
+        let driver = Box::new(FutexDriver::new());
+        CachePadded::new(Remote::new(index, driver, None, Duty::on_duty()))
+    };
     Shared {
         settings: Settings {
             name: String::new(),
             strict_order: false,
+            by_time: true,
             class: StackClass::SMALLEST,
+            daemon_grace: std::time::Duration::ZERO,
+            report_panics: false,
+            unobserved: None,
         },
         remotes: (0..workers).map(remote).collect(),
+        workers,
+        slots_used: primitive::AtomicUsize::new(workers),
         injectors: Injectors::new(),
         idle: Idle::new(workers),
         clock: Box::new(RealClock::new()),
@@ -75,12 +88,18 @@ fn shared(workers: usize) -> Shared {
         draining: Default::default(),
         can_look_out: false,
         cancelling: Default::default(),
+        give_up_at: Default::default(),
+        awaited: Default::default(),
+        joins_elsewhere: Default::default(),
         closed: Default::default(),
         closed_for_all: Default::default(),
         entering: Default::default(),
+        waking: Default::default(),
         given_up: Default::default(),
         no_stack: Default::default(),
         out_of_stacks: Default::default(),
+        said_no_stack: Default::default(),
+        reserve: Reserve::new(crate::stack::GuardChoice::Auto),
         outside: Lives::default(),
         abandoned: Lock::new(Vec::new()),
         drainers: Lock::new(List::new()),
@@ -298,6 +317,42 @@ fn whoever_was_let_into_a_runtime_has_queued_its_fiber_before_the_workers_stop()
     });
 }
 
+/// A thread outside wakes the last fiber; `driver` stands for the runtime's memory.
+#[test]
+fn a_runtime_is_not_freed_before_who_woke_its_last_fiber_is_done() {
+    bounded(3).check(|| {
+        let shared = std::sync::Arc::new(shared(1));
+        shared.outside.spawned.fetch_add(1, Ordering::Relaxed);
+        let driver = Arc::new(Plain::new(true));
+        let inbox = Arc::new(AtomicBool::new(false));
+        let waker = thread::spawn({
+            let (shared, driver, inbox) = (shared.clone(), driver.clone(), inbox.clone());
+            move || {
+                // SAFETY: the fiber is ours until it is in the inbox.
+                let waking = unsafe { Waking::begin(&*shared) };
+                inbox.store(true, Ordering::Release);
+                assert!(driver.get()); // wakes the worker
+                drop(waking);
+            }
+        });
+        let worker = thread::spawn({
+            let (shared, inbox) = (shared.clone(), inbox.clone());
+            move || {
+                if inbox.load(Ordering::Acquire) {
+                    // The fiber runs, and ends.
+                    shared.outside.finished.fetch_add(1, Ordering::Release);
+                }
+            }
+        });
+        if alive(&shared, Whom::All) == 0 {
+            wait_for_wakers(&shared);
+            driver.set(false); // freed
+        }
+        waker.join().unwrap();
+        worker.join().unwrap();
+    });
+}
+
 struct ModelOps;
 
 impl OpsOf for ModelOps {
@@ -407,7 +462,7 @@ impl Kitchen {
         }
     }
 
-    /// A worker that must have a stack, as `run::start` and `run::starve`.
+    /// A worker that must have a stack, as `run::start` and `starve::starve`.
     fn take(&self, worker: usize, hot: &mut HotStacks) -> Stack {
         if let Ok(stack) = hot.take(CLASS) {
             return stack;
@@ -433,7 +488,7 @@ impl Kitchen {
         }
     }
 
-    /// As the end of `run::feed_starved`.
+    /// As `starve::retract_fed`.
     fn end_starving(&self, worker: usize) {
         self.starving[worker].store(false, Ordering::Relaxed);
         self.pool.end_starving();
@@ -444,7 +499,7 @@ impl Kitchen {
     }
 
     /// A worker whose last fiber ends, and that sleeps then: `run::finish`,
-    /// `run::relieve`, `sleep::sleep`.
+    /// `starve::relieve`, `sleep::sleep`.
     fn give_and_sleep(&self, worker: usize, hot: &mut HotStacks, stack: Stack) {
         self.payload.set(1);
         if hot.give(stack) == Given::Wanted {

@@ -1,58 +1,42 @@
 //! The monitor: a thread that watches the workers while they work.
 //!
-//! Once per [`TICK`] it
+//! Once per [`TICK`], or [`LONG_TICK`] while no fiber computes, it
 //!
-//! * raises the flag of a worker whose fiber has run for a whole quantum, which
-//!   safepoints look at, and lets its next cancellation point look at its limits of
-//!   time, for which a timer does not fire while the worker is not left;
-//! * reports a fiber that hogs its worker;
+//! * tells each worker that time has passed, and whether its fiber is to let others
+//!   run ([`urgency`]);
+//! * lets the next cancellation point of a fiber that has run for a quantum look at
+//!   its limits of time, for which a timer does not fire while the worker is not left;
+//! * measures how long fibers keep their worker, and reports those that hog it (`hog`);
 //! * wakes a thief for a fiber that lies in the deque of a worker that does not
 //!   switch (`sched::submit`);
-//! * gives memory of free stacks back.
+//! * calls spare workers to stand in for blocked ones (`spare`);
+//! * gives memory of free stacks back;
+//! * lists fibers that nobody can wake any more (`worker::stall`).
 //!
 //! It reads no clock of a worker's: a worker that has not switched since the
 //! last tick has the same count of switches. When every worker sleeps, the
 //! monitor tidies up once more and sleeps too, until a worker rings it awake.
 
-use super::run::wake_starving;
-use super::shutdown;
-use crate::fiber::{Block, FiberId, slab};
+use super::hog::{OnHog, TurnWatch};
+use super::spare::Compensation;
+use super::stall::StallWatch;
+use super::{shutdown, starve, urgency};
+use crate::fiber::slab;
 use crate::sched::shared::{Remote, Shared};
 use crate::stack::{Given, Trim};
-use crate::sys::log::log;
-use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 const TICK: Duration = Duration::from_millis(1);
-/// The same where there is one worker.
+/// The same while every worker sleeps or has switched since the last tick, and none
+/// has a preempted fiber. The monitor may run on the very CPU that a worker wants: a
+/// tick each ms took 3 % of it under load.
 const LONG_TICK: Duration = Duration::from_millis(5);
 /// Between two rounds of giving memory back while there is work.
 const TRIM_EVERY: Duration = Duration::from_millis(100);
 /// All workers must have slept this long before the monitor sleeps.
 const LINGER: Duration = Duration::from_millis(50);
-
-/// A fiber that has run for long without a pause, whether or not others wait.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct HogReport {
-    /// The fiber's id.
-    pub id: FiberId,
-    /// Its name, if it has one.
-    pub name: Option<String>,
-    /// The worker that runs it.
-    pub worker: usize,
-    /// For how long it has run without a pause.
-    pub running_for: Duration,
-    /// Where it was spawned.
-    pub spawned_at: Option<&'static Location<'static>>,
-    /// Where it waited last, if it ever did.
-    pub last_wait: Option<&'static Location<'static>>,
-}
-
-/// What is told of a hog.
-pub(crate) type OnHog = Arc<dyn Fn(&HogReport) + Send + Sync>;
 
 /// How the monitor of a runtime was asked to be.
 #[derive(Clone)]
@@ -60,17 +44,18 @@ pub(crate) struct MonitorSettings {
     pub(crate) quantum: Duration,
     pub(crate) hog_after: Duration,
     pub(crate) on_hog: Option<OnHog>,
+    pub(crate) stalled_after: Duration,
 }
 
 /// What the monitor remembers of one worker.
 struct Watch {
     switches: u64,
     since: Instant,
-    reported: bool,
+    turn: TurnWatch,
 }
 
 /// The monitor thread's loop.
-pub(crate) fn run(shared: &Shared, settings: &MonitorSettings) {
+pub(crate) fn run(shared: &Arc<Shared>, settings: &MonitorSettings) {
     let start = Instant::now();
     let mut watches: Vec<Watch> = shared
         .remotes
@@ -78,26 +63,25 @@ pub(crate) fn run(shared: &Shared, settings: &MonitorSettings) {
         .map(|_| Watch {
             switches: 0,
             since: start,
-            reported: false,
+            turn: TurnWatch::new(start),
         })
         .collect();
-    // Nobody steals from a worker that is alone, so only its quantum matters; and the
-    // monitor runs on the very CPU that the worker wants: a tick each ms took 3 % of it
-    // under load.
-    let tick = if shared.several_workers() {
-        TICK
-    } else {
-        (settings.quantum / 2).clamp(TICK, LONG_TICK)
-    };
+    let long_tick = (settings.quantum / 2).clamp(TICK, LONG_TICK);
+    let mut tick = TICK;
+    let mut compensation = Compensation::default();
     let mut trimmed = start;
     let mut asleep_since = None;
+    let mut stalls = StallWatch::default();
     let mut retry = Retry::new(start);
     while !shared.stop.load(Ordering::Relaxed) {
         shared.monitor.doze(tick);
         let now = Instant::now();
-        for (remote, watch) in shared.remotes.iter().zip(&mut watches) {
-            observe(shared, remote, watch, settings, now);
+        let mut computing = false;
+        for (remote, watch) in shared.used().iter().zip(&mut watches) {
+            computing |= observe(shared, remote, watch, settings, now);
         }
+        tick = if computing { TICK } else { long_tick };
+        compensation.tick(shared, |slot| watches[slot].turn.waits());
         // Relaxed: a worker that never switches again does not look at it.
         if shared.draining.load(Ordering::Relaxed) {
             shutdown::poke(shared);
@@ -110,10 +94,10 @@ pub(crate) fn run(shared: &Shared, settings: &MonitorSettings) {
             }
         }
         // Relaxed: looked at again at the next tick.
-        if shared.out_of_stacks.load(Ordering::Relaxed) {
+        if shared.out_of_stacks.load(Ordering::Relaxed) != 0 {
             // Memory may come back without any stack of ours being freed.
             if retry.is_due(now) {
-                wake_starving(shared);
+                starve::ask_kernel(shared);
             }
             continue;
         }
@@ -125,13 +109,24 @@ pub(crate) fn run(shared: &Shared, settings: &MonitorSettings) {
         if now - *asleep_since.get_or_insert(now) >= LINGER {
             trim(shared, Trim::All);
             slab::trim(true);
-            shared
+            // Somebody may have begun to starve since that was looked at above.
+            let still = || {
+                shared.idle.all_asleep()
+                    && !shared.stop.load(Ordering::Relaxed)
+                    && shared.out_of_stacks.load(Ordering::Relaxed) == 0
+            };
+            let stalled = shared
                 .monitor
-                .sleep(|| shared.idle.all_asleep() && !shared.stop.load(Ordering::Relaxed));
+                .sleep(still, || stalls.patience(shared, settings.stalled_after));
+            if stalled {
+                stalls.look(shared, settings.stalled_after);
+            }
             asleep_since = None;
+            tick = TICK;
             let now = Instant::now();
-            for watch in &mut watches {
+            for (remote, watch) in shared.used().iter().zip(&mut watches) {
                 watch.since = now; // nobody ran while we slept
+                watch.turn.begin(remote, true, now);
             }
         }
     }
@@ -165,17 +160,18 @@ impl Retry {
 
 fn trim(shared: &Shared, level: Trim) {
     if shared.stacks.trim(level).given == Given::Wanted {
-        wake_starving(shared);
+        starve::ask_kernel(shared);
     }
 }
 
+/// True if fibers compute on this worker: the next tick should come soon.
 fn observe(
     shared: &Shared,
     remote: &Remote,
     watch: &mut Watch,
     settings: &MonitorSettings,
     now: Instant,
-) {
+) -> bool {
     // Relaxed throughout: hints that the next tick corrects.
     let has_lone = remote.left_behind.swap(false, Ordering::Relaxed)
         | remote.deferred.swap(false, Ordering::Relaxed);
@@ -184,77 +180,37 @@ fn observe(
     if has_lone && remote.stealable() > 0 {
         shared.wake_searcher();
     }
-    if switches != watch.switches || !running {
-        remote.stuck.store(false, Ordering::Relaxed);
-        *watch = Watch {
-            switches,
-            since: now,
-            reported: false,
-        };
-        return;
+    let switched = switches != watch.switches || !running;
+    let running_for = if switched {
+        Duration::ZERO
+    } else {
+        now - watch.since
+    };
+    let asked = running && urgency::remind(remote, &shared.settings, running_for, settings.quantum);
+    if switched {
+        let computes = remote.computes.load(Ordering::Relaxed);
+        remote.stuck.store(computes, Ordering::Relaxed);
+        watch.switches = switches;
+        watch.since = now;
+        watch.turn.begin(remote, running, now);
+        return computes;
     }
-    let running_for = now - watch.since;
+    watch.turn.goes_on(remote, now);
     if running_for >= TICK {
         remote.stuck.store(true, Ordering::Relaxed);
         if remote.stealable() > 0 {
             shared.wake_searcher(); // it does not get to them
         }
     }
-    if running_for >= settings.quantum {
-        remote.preempt.store(true, Ordering::Relaxed);
+    if asked {
         let load = || remote.current.load(Ordering::Acquire).cast_const();
         // If the block is another's by now, that looks in vain, once.
         // SAFETY: the word is atomic, and mapped under the slab's lock; a block that
         // is free does not mind the bit.
         unsafe { slab::peek(load, |block, _| block.state().look_soon()) };
     }
-    if running_for >= settings.hog_after && !watch.reported {
-        watch.reported = true;
-        if let Some(report) = describe(remote, switches, running_for) {
-            match &settings.on_hog {
-                Some(callback) => {
-                    let callback = std::panic::AssertUnwindSafe(|| callback(&report));
-                    if std::panic::catch_unwind(callback).is_err() {
-                        log("the hog callback panicked");
-                    }
-                }
-                None => log_hog(&report),
-            }
-        }
-    }
-}
-
-/// Reads who runs on a worker, unless it changes meanwhile.
-fn describe(remote: &Remote, switches: u64, running_for: Duration) -> Option<HogReport> {
-    let load = || remote.current.load(Ordering::Acquire).cast_const();
-    let look = |block: &Block, extras: Option<&crate::fiber::Extras>| HogReport {
-        id: FiberId::new(block.id()),
-        name: extras.and_then(|extras| extras.name.as_deref().map(String::from)),
-        worker: remote.index,
-        running_for,
-        spawned_at: block.spawned_at(),
-        last_wait: block.waits_at(),
-    };
-    // SAFETY: what `look` reads is atomic, or extras, which stay allocated
-    // under the slab's lock.
-    let report = unsafe { slab::peek(load, look) }?;
-    // If the worker has not switched, the block was this fiber's all the time.
-    let unchanged = remote.counters.switches.load(Ordering::Acquire) == switches;
-    unchanged.then_some(report)
-}
-
-fn log_hog(report: &HogReport) {
-    let place = |what: &str, at: Option<&Location<'_>>| {
-        at.map_or_else(String::new, |at| format!(", {what} at {at}"))
-    };
-    log(&format!(
-        "fiber {} has not let go of worker {} for {} ms{}{}; if it computes, call \
-         sinew::safepoint() in its loops; if it blocks (a std lock or channel, a system call), \
-         use sinew::blocking, and hold no std lock across a wait",
-        report.id.with_name(report.name.as_deref()),
-        report.worker,
-        report.running_for.as_millis(),
-        place("spawned", report.spawned_at),
-        place("last waited", report.last_wait),
-    ));
+    let on_hog = settings.on_hog.as_ref();
+    let turn = &mut watch.turn;
+    turn.report_after(settings.hog_after, remote, switches, running_for, on_hog);
+    true
 }

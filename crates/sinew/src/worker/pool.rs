@@ -144,6 +144,11 @@ impl Pool {
             let last = self.jobs.fetch_sub(1, Ordering::Release) == 1;
             if last && shared.clock.stands() {
                 shared.wake_all(); // now the clock may jump
+            } else if last && shared.awaited.is_any() {
+                // The monitor may sleep because the pool was busy, and is to look again
+                // whether anybody can still wake the fibers (`stall`).
+                fence(Ordering::SeqCst); // pairs with the one in `MonitorBell::sleep`
+                shared.monitor.ring();
             }
         }
         current::set_pool_of(std::ptr::null());

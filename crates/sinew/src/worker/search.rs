@@ -2,7 +2,7 @@
 //!
 //! A patient thief: it takes from a victim that has two or more unstarted
 //! fibers, or one that has waited while the victim did not switch for
-//! [`PATIENCE`]. A lone fiber is usually about to run where it is, warm, and
+//! [`PATIENCE`], or whose fibers compute. A lone fiber is usually about to run where it is, warm, and
 //! taking it costs both workers more than it brings.
 
 use crate::queue::Entry;
@@ -44,7 +44,7 @@ fn look(core: &Core) -> Look {
     if let Some(entry) = core.take_injected() {
         return Look::Found(entry);
     }
-    let remotes = &core.shared().remotes;
+    let remotes = core.shared().used();
     let first = core.random(remotes.len());
     let mut lone = Look::Nothing;
     for offset in 0..remotes.len() {
@@ -55,7 +55,10 @@ fn look(core: &Core) -> Look {
         let remote = &*remotes[victim];
         match remote.stealable() {
             0 => {}
-            1 => lone = Look::Lone(victim, switches(remote)),
+            // Relaxed: a hint of the monitor's.
+            1 if !remote.stuck.load(Ordering::Relaxed) => {
+                lone = Look::Lone(victim, switches(remote));
+            }
             _ => {
                 if let Some(entry) = steal(core, remote) {
                     return Look::Found(entry);
@@ -95,7 +98,7 @@ fn wait_for_lone(core: &Core, victim: usize, switches_then: u64) -> Option<Entry
 /// Started fibers stay where they are. Without this a worker that has stolen a
 /// few long-lived ones would leave hundreds of unstarted ones to another.
 pub(crate) fn even_out(core: &Core) {
-    let remotes = &core.shared().remotes;
+    let remotes = core.shared().used();
     let victim = &*remotes[core.random(remotes.len())];
     if victim.index == core.index() {
         return;
@@ -134,7 +137,7 @@ pub(crate) fn others_have_work(core: &Core) -> bool {
         return true;
     }
     let mut several = false;
-    for remote in &shared.remotes {
+    for remote in shared.used() {
         if remote.index == core.index() {
             continue;
         }

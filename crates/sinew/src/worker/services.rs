@@ -1,12 +1,14 @@
 //! What a runtime has besides its workers, reached from below through `Shared`.
 
 use super::pool::Pool;
+use super::spare::Spares;
 use crate::sched::shared::Shared;
 use std::sync::Arc;
 
-/// The pool; the monitor needs nothing from others.
+/// The pool and the spare workers; the monitor needs nothing from others.
 pub(crate) struct Services {
     pub(crate) pool: Arc<Pool>,
+    pub(crate) spares: Spares,
 }
 
 /// The services of a runtime; they are there before its first worker runs.

@@ -20,9 +20,20 @@
 //! its count, the fence in `Idle::go_to_sleep`, its look at the flag; the
 //! drainer: the flag, a fence, the sums. One of them sees the other.
 //!
+//! A request from inside (`Handle::shutdown`) closes the gate and cancels everybody before the
+//! runtime is dropped; with a limit it also says when the two waits above give up
+//! ([`give_up_after`]).
+//!
 //! Invariant (homes): a `Shared` is freed only when no fiber of it is alive; if
 //! fibers are leaked it is leaked with them, so that wakes for them, which reach
-//! its inboxes, do no harm.
+//! its inboxes, do no harm. A fiber is alive until it has left its stack for good,
+//! which is later than its completion. So as long as a fiber has not completed, or has
+//! a context, the `Shared` at the address in its block is its own, and a runtime that is
+//! known to be alive and has the same address is the same one.
+//!
+//! The threads of workers on which started fibers were leaked stay, too
+//! (`worker::kept`). Each worker says that it has left its loop (`Remote::end`), and
+//! the end waits for that: not for threads, some of which never end.
 
 use super::first_frame::publish_outcome;
 use crate::fiber::cancel::Descent;
@@ -30,13 +41,15 @@ use crate::fiber::locals::Locals;
 use crate::fiber::{Begin, BlockRef, WaitReason, release, slab};
 use crate::primitive::{Ordering, fence};
 use crate::sched::shared::{Abandoned, Lives, Shared};
+use crate::sys::fences;
 use crate::wait::children;
 use crate::wait::node::Node;
 use crate::wait::{Deadline, WaitOutcome, WaitSpec, Waiter, wait};
 use std::panic::Location;
 use std::pin::pin;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Whose end is awaited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +91,10 @@ pub(crate) fn drain(
     at: &'static Location<'static>,
 ) -> bool {
     loop {
+        // Looked at anew each time: who sets a limit wakes us.
+        let limit = give_up_at(shared)
+            .and_then(|at| Deadline::after(at.saturating_duration_since(Instant::now())));
+        let deadline = Deadline::earlier(deadline, limit);
         let waiter = Waiter::for_current();
         let node = pin!(Node::new());
         node.belongs_to(&waiter, 0);
@@ -136,6 +153,64 @@ pub(crate) fn poke(shared: &Shared) {
     }
 }
 
+/// Has the end give up those that are left after so much time, unless it was to do so earlier.
+pub(crate) fn give_up_after(shared: &Shared, timeout: Duration) {
+    // Beyond the clock's range is never.
+    let Some(at) = Instant::now().checked_add(timeout) else {
+        return;
+    };
+    {
+        let mut limit = shared
+            .give_up_at
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if limit.is_some_and(|(earlier, _)| earlier <= at) {
+            return;
+        }
+        *limit = Some((at, timeout));
+    }
+    poke(shared); // those who wait already
+}
+
+fn give_up_limit(shared: &Shared) -> Option<(Instant, Duration)> {
+    *shared
+        .give_up_at
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+}
+
+fn give_up_at(shared: &Shared) -> Option<Instant> {
+    give_up_limit(shared).map(|(at, _)| at)
+}
+
+/// How long after the request those that are left are given up, if there is such a limit.
+pub(crate) fn given_up_after(shared: &Shared) -> Option<Duration> {
+    give_up_limit(shared).map(|(_, timeout)| timeout)
+}
+
+/// Whether the time has come to give up those that are left.
+pub(crate) fn is_given_up(shared: &Shared) -> bool {
+    give_up_at(shared).is_some_and(|at| at <= Instant::now())
+}
+
+/// Requests cancellation of every fiber of the runtime, and of those to come.
+///
+/// A fiber may be spawned meanwhile. Who spawns makes the fiber's block visible, fences, and looks
+/// at the flag (`task::spawn::make_block`); we set the flag, fence, and look at all blocks. So
+/// either the fiber is born cancelled, or we find it. If the kernel has refused our fence we look
+/// once more a little later, for then nothing is certain.
+pub(crate) fn cancel_from_now_on(shared: &Arc<Shared>) {
+    // Relaxed: the fence orders it.
+    shared.cancelling.store(true, Ordering::Relaxed);
+    // Pairs with the light fence in `make_block`.
+    let certain = fences::heavy();
+    cancel_all(shared);
+    if !certain {
+        std::thread::sleep(Duration::from_millis(1));
+        cancel_all(shared);
+    }
+}
+
 /// Requests cancellation of every fiber of the runtime.
 pub(crate) fn cancel_all(shared: &Arc<Shared>) {
     slab::for_each_of(shared.tag().as_ptr(), |block| {
@@ -146,7 +221,7 @@ pub(crate) fn cancel_all(shared: &Arc<Shared>) {
 }
 
 /// Takes what lies unstarted in queues that others can reach, of workers that
-/// may never come back to them.
+/// may never come back to them. What lies elsewhere is left to [`abandon_unstarted`].
 pub(crate) fn abandon_queued(shared: &Shared) {
     let mails = shared.remotes.iter().map(|remote| &remote.mail);
     let injectors = mails.chain(std::iter::once(&shared.injectors));
@@ -173,6 +248,21 @@ pub(crate) fn abandon_queued(shared: &Shared) {
     }
 }
 
+/// Claims those that have not started and lie where only their worker can reach them, in its
+/// own queues, while that worker is stuck in a fiber.
+///
+/// The worker may come back, and find the entry: it loses the claim, and drops the entry with
+/// the reference that belongs to it.
+pub(crate) fn abandon_unstarted(shared: &Arc<Shared>) {
+    slab::for_each_of(shared.tag().as_ptr(), |block| {
+        // A job of the pool is no fiber of a worker's, and the pool sees to it.
+        if !block.kind().on_pool && block.claim_start() {
+            // The run's reference is ours by the claim, so the block stays.
+            shared.abandoned.lock().push(Abandoned(block.as_ptr()));
+        }
+    });
+}
+
 /// Ends the fibers that will never start: their joiners learn so, their closures
 /// are leaked, but for those of scopes, which are dropped.
 ///
@@ -189,7 +279,7 @@ pub(crate) fn fail_abandoned(shared: &Shared) {
                 // dropped, and it is `Send`: so it is, here.
                 (fiber.table().begin)(fiber.slot(), Begin::DropUnrun);
             } else {
-                (fiber.table().fail_no_stack)(fiber.slot());
+                (fiber.table().give_up)(fiber.slot());
             }
             publish_outcome(fiber, &Locals::new());
             children::end_unbegun(fiber);

@@ -72,9 +72,8 @@ pub(crate) fn sleep(core: &Core, searching: bool) -> bool {
     if shared.draining.load(Ordering::Relaxed) {
         shutdown::poke(shared);
     }
-    let something = search::others_have_work(core)
-        || shared.stop.load(Ordering::Relaxed)
-        || !remote.inbox.try_sleep();
+    let saw_work = search::others_have_work(core);
+    let something = saw_work || shared.stop.load(Ordering::Relaxed) || !remote.inbox.try_sleep();
     if !something {
         let fell_asleep = shared.clock.now();
         let timeout = wake_at.map(|at| Duration::from_nanos(at.saturating_sub(fell_asleep)));
@@ -84,7 +83,7 @@ pub(crate) fn sleep(core: &Core, searching: bool) -> bool {
         }
     }
     core.end_inbox_sleep();
-    let left = shared.idle.leave_sleep(core.index());
+    let left = shared.idle.leave_sleep(core.index(), saw_work);
     // Pairs with the fence in `MonitorBell::sleep`.
     fence(Ordering::SeqCst);
     shared.monitor.ring();

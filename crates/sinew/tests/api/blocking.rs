@@ -261,3 +261,35 @@ fn a_thousand_fibers_block_at_once() {
         assert!(runtime.stats().blocking_threads <= 512);
     });
 }
+
+#[test]
+fn a_job_does_not_find_the_token_of_the_job_before() {
+    let _watch = watch();
+    for workers in [1, 2] {
+        let runtime = Runtime::builder()
+            .workers(workers)
+            .blocking_threads(1)
+            .build()
+            .unwrap();
+        let begun = Gate::new();
+        let theirs = begun.clone();
+        let cancelled = runtime.spawn(move || {
+            sinew::blocking(|| {
+                theirs.open();
+                // The request comes with a token for this thread, which nobody takes.
+                wait_until(sinew::is_cancelled);
+            });
+        });
+        begun.pass();
+        cancelled.cancel();
+        cancelled.join().unwrap();
+        let job = runtime.run(|| {
+            sinew::spawn_blocking(|| {
+                let begun = std::time::Instant::now();
+                sinew::park_timeout(Duration::from_millis(5)); // nobody unparks
+                begun.elapsed()
+            })
+        });
+        assert!(job.join().unwrap() >= Duration::from_millis(5));
+    }
+}

@@ -78,6 +78,62 @@ fn ids_are_never_used_twice() {
     });
 }
 
+#[test]
+fn an_id_is_shown_by_its_slot_and_is_short() {
+    on_workers(|runtime| {
+        let mut shown = HashSet::new();
+        runtime.run(|| {
+            for _ in 0..1000 {
+                let id = sinew::spawn(|| sinew::current().id()).join().unwrap();
+                let text = id.to_string();
+                let numbers: Vec<Result<u64, _>> = text.split('.').map(str::parse).collect();
+                assert!(matches!(numbers[..], [Ok(_)] | [Ok(_), Ok(2..)]), "{text}");
+                assert_eq!(format!("{id:?}"), format!("FiberId({text})"));
+                assert!(shown.insert(text));
+            }
+        });
+    });
+    let thread = sinew::current().id().to_string();
+    assert!(thread.starts_with('t') && thread[1..].parse::<u64>().is_ok());
+}
+
+#[test]
+fn a_missing_id_costs_no_room() {
+    assert_eq!(size_of::<Option<sinew::FiberId>>(), size_of::<u64>());
+}
+
+#[test]
+fn a_name_with_a_nul_byte_panics_as_std_s_and_spawns_nothing() {
+    fn message(f: impl FnOnce()) -> String {
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
+        match caught.unwrap_err().downcast::<&str>() {
+            Ok(text) => text.to_string(),
+            Err(_) => panic!("no text"),
+        }
+    }
+    const TEXT: &str = "fiber name may not contain interior null bytes";
+    let named = || Builder::new().name("a\0b");
+    on_workers(|runtime| {
+        assert_eq!(
+            message(|| drop(named().spawn_on(&runtime.handle(), || ()))),
+            TEXT
+        );
+        runtime.run(|| {
+            assert_eq!(message(|| drop(named().spawn(|| ()))), TEXT);
+            assert_eq!(message(|| drop(named().spawn_local(|| ()))), TEXT);
+            // A scope counts its children: this one would wait for ever.
+            sinew::scope(|scope| {
+                assert_eq!(message(|| drop(named().spawn_scoped(scope, || ()))), TEXT);
+            });
+            let supervised = sinew::scope::supervise(Default::default(), |supervisor| {
+                let add = || supervisor.child("c\0d", sinew::scope::Restart::Temporary, || ());
+                assert_eq!(message(add), TEXT);
+            });
+            drop(supervised);
+        });
+    });
+}
+
 trait SpawnId {
     fn spawn_id(&self) -> sinew::FiberId;
 }

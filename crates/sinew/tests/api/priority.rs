@@ -266,3 +266,48 @@ fn an_urgent_fiber_woken_from_outside_goes_before_ordinary_ones() {
         assert!(others <= 8, "{others} turns of ordinary fibers went first");
     });
 }
+
+/// A level's turn that finds nobody it may run yet is not taken for one that was had.
+#[test]
+fn a_level_with_computing_and_yielding_fibers_has_its_turns_between_a_higher_and_a_lower() {
+    const TURNS: usize = 30;
+    let _watch = watch();
+    let runtime = runtime(1);
+    let stop = Gate::new();
+    let start = |priority, turn: fn()| {
+        let (turns, stop) = (Arc::new(AtomicUsize::new(0)), stop.clone());
+        let theirs = turns.clone();
+        let fiber = Builder::new().priority(priority);
+        let fiber = fiber.spawn_on(&runtime.handle(), move || {
+            while !stop.is_open() {
+                theirs.fetch_add(1, Ordering::Relaxed);
+                turn();
+            }
+        });
+        (turns, fiber.unwrap())
+    };
+    let all = [
+        start(Priority::Critical, sinew::yield_now),
+        start(Priority::High, sinew::safepoint),
+        start(Priority::High, sinew::yield_now),
+        start(Priority::Low, || {
+            let begun = std::time::Instant::now();
+            while begun.elapsed() < std::time::Duration::from_millis(2) {
+                std::hint::spin_loop();
+            }
+            sinew::yield_now();
+        }),
+    ];
+    let turns = |index: usize| all[index].0.load(Ordering::Relaxed);
+    wait_until(|| turns(3) >= TURNS);
+    let (computes, yields, low) = (turns(1), turns(2), turns(3));
+    stop.open();
+    for (_, fiber) in all {
+        fiber.join().unwrap();
+    }
+    // The two lower levels take turns.
+    assert!(
+        computes > 0 && yields >= low / 4,
+        "{computes}, {yields}, {low}"
+    );
+}

@@ -76,10 +76,11 @@ fn a_timer_s_fiber_runs_while_another_computes_with_safepoints() {
 }
 
 #[test]
-fn a_safepoint_before_the_quantum_is_over_does_not_yield() {
+fn in_strict_order_a_safepoint_before_the_quantum_is_over_does_not_yield() {
     let _watch = watch();
     let runtime = Runtime::builder()
         .workers(1)
+        .strict_order(true)
         .quantum(Duration::from_secs(3600))
         .build()
         .unwrap();

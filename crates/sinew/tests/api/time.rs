@@ -247,34 +247,73 @@ fn an_instant_does_sums_like_std_s() {
 }
 
 #[test]
-fn an_instant_is_std_s_and_back_again() {
+fn an_instant_is_std_s_and_back_again_exactly() {
+    let before = std::time::Instant::now();
     let ours = Instant::now();
     let theirs = std::time::Instant::now();
     let later = Instant::now();
-    // Not earlier than it is one way, not later the other.
-    assert!(Instant::from(theirs) >= ours);
-    assert!(std::time::Instant::from(ours) <= theirs);
-    assert!(Instant::from(theirs) <= later + MS, "off by very little");
-    assert!(std::time::Instant::from(later) + MS >= theirs);
-    for after in [Duration::ZERO, Duration::from_nanos(1), MS, HOUR] {
-        assert_eq!(
-            Instant::from(std::time::Instant::from(ours + after)),
-            ours + after
-        );
-        assert_eq!(Instant::from(theirs + after), Instant::from(theirs) + after);
-        let back = std::time::Instant::from(Instant::from(theirs + after));
-        assert_eq!(back, theirs + after);
-    }
-    // Out of range: the first and the last moment.
-    let first = Instant::from(theirs - HOUR * 24);
-    assert!(first <= ours && first.checked_sub(Duration::from_nanos(1)).is_none());
+    assert!(before <= ours.into() && std::time::Instant::from(ours) <= theirs);
+    assert!(ours <= theirs.into() && Instant::from(theirs) <= later);
     let year = HOUR * 24 * 365;
-    if let Some(far) = theirs.checked_add(year * 1000) {
-        assert_eq!(
-            Instant::from(far).checked_add(Duration::from_nanos(1)),
-            None
-        );
+    for apart in [
+        Duration::ZERO,
+        Duration::from_nanos(1),
+        MS,
+        HOUR,
+        year * 10_000,
+    ] {
+        for theirs in [theirs.checked_add(apart), theirs.checked_sub(apart)] {
+            let theirs = theirs.expect("std's range is larger");
+            assert_eq!(std::time::Instant::from(Instant::from(theirs)), theirs);
+        }
+        for ours in [ours + apart, ours - apart] {
+            assert_eq!(Instant::from(std::time::Instant::from(ours)), ours);
+        }
+        assert_eq!(Instant::from(theirs + apart), Instant::from(theirs) + apart);
     }
+}
+
+#[test]
+fn an_instant_may_be_earlier_than_the_first_look_at_the_clock() {
+    let old = std::time::Instant::now() - HOUR;
+    assert!(Instant::from(old).elapsed() >= HOUR);
+    let last = Instant::now() - HOUR * 24;
+    assert!(last.elapsed() >= HOUR * 24);
+    assert!(Instant::now().checked_sub(HOUR * 24 * 365 * 50).is_some());
+    let negative = format!("{last:?}");
+    assert!(negative.starts_with("Instant(-"), "{negative}");
+}
+
+#[test]
+fn waits_until_a_moment_before_the_program_began_are_over_at_once() {
+    let long_ago = [HOUR * 2, HOUR * 24 * 365 * 1000].map(|apart| Instant::now() - apart);
+    let check = || {
+        for moment in long_ago {
+            sleep_until(moment).unwrap();
+            let event = sinew::sync::Event::new();
+            assert!(event.wait_deadline(moment).is_err());
+            assert!(sinew::deadline(moment, sinew::checkpoint).is_err());
+        }
+        // What they were told to keep they keep.
+        let [moment, _] = long_ago;
+        assert_eq!(sinew::channel::at(moment).recv(), Ok(moment));
+        let token = sinew::CancelToken::new().child_with_deadline(moment);
+        assert_eq!(token.deadline(), Some(moment));
+    };
+    check(); // on this thread
+    in_fibers(check);
+}
+
+#[test]
+fn waits_until_a_moment_beyond_the_clock_s_range_do_not_end() {
+    in_fibers(|| {
+        let never = Instant::now() + HOUR * 24 * 365 * 1000;
+        let sleeper = sinew::spawn(move || sleep_until(never));
+        wait_until(|| sleeper.fiber().wait_reason() == WaitReason::Sleep);
+        assert!(!sleeper.is_finished());
+        sleeper.cancel();
+        assert_eq!(sleeper.join().unwrap(), Err(Cancelled));
+    });
 }
 
 #[test]

@@ -4,7 +4,10 @@
 
 #![allow(dead_code)]
 
-use sinew::{FiberId, Runtime};
+pub mod child;
+pub mod turns;
+
+use sinew::{FiberId, IoDriver, Runtime};
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Once, PoisonError};
@@ -21,10 +24,16 @@ pub struct Watch(u64);
 
 /// Watches the calling test until the answer is dropped.
 pub fn watch() -> Watch {
+    static QUIET: Once = Once::new();
+    QUIET.call_once(quiet_expected_panics);
+    watch_before_any_runtime()
+}
+
+/// As [`watch`], but builds no runtime: for tests of what must come before the first one.
+pub fn watch_before_any_runtime() -> Watch {
     static START: Once = Once::new();
     static NEXT: AtomicU64 = AtomicU64::new(0);
     START.call_once(|| {
-        quiet_expected_panics();
         std::thread::spawn(|| {
             loop {
                 std::thread::sleep(Duration::from_millis(500));
@@ -69,6 +78,10 @@ pub fn is_expected(payload: &(dyn std::any::Any + Send), code: u64) -> bool {
 }
 
 fn quiet_expected_panics() {
+    // The first runtime installs a hook of its own, which is to be silent as well. If it
+    // cannot be built that is what the test is about; and so may be what io_uring says.
+    let first = Runtime::builder().workers(1).io_driver(IoDriver::Epoll);
+    drop(first.build());
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         if !info.payload().is::<Expected>() {

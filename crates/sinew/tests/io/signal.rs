@@ -139,6 +139,7 @@ fn what_cannot_be_handled_is_refused() {
         libc::SIGKILL,
         libc::SIGSTOP,
         libc::SIGSEGV,
+        libc::SIGBUS,
         libc::SIGILL,
         libc::SIGFPE,
         0,

@@ -1,5 +1,6 @@
 //! Standard streams: of this very program, started again as a child.
 
+use crate::harness::child::this_program;
 use crate::harness::wait_until;
 use crate::world::{drivers, everywhere, runtime};
 use sinew::io::{Async, stderr, stdin, stdout};
@@ -18,7 +19,7 @@ const END: &str = ">>>";
 
 /// This program as a child that plays a part.
 fn child(part: &str) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    let mut command = Command::from(this_program());
     command
         .args([
             "--exact",

@@ -23,8 +23,14 @@ struct Model {
 }
 
 impl Model {
-    fn len(&self) -> usize {
+    /// How many messages can be received.
+    fn receivable(&self) -> usize {
         self.messages.len() - self.out_promised
+    }
+
+    /// How many are in the channel, also those promised to a select.
+    fn len(&self) -> usize {
+        self.messages.len()
     }
 
     fn has_room(&self) -> bool {
@@ -49,7 +55,7 @@ impl Model {
     }
 
     fn try_recv(&mut self) -> Result<u64, TryRecvError> {
-        if self.len() > 0 {
+        if self.receivable() > 0 {
             Ok(self.messages.pop_front().unwrap())
         } else if self.closed {
             Err(TryRecvError::Disconnected)
@@ -106,7 +112,7 @@ fn step<'a>(
                     }
                     Err(TrySendError::Full(_)) => panic!("sent where there is no room"),
                 },
-                default => assert!(!model.closed && !model.has_room() && model.len() == 0),
+                default => assert!(!model.closed && !model.has_room() && model.receivable() == 0),
             }
         }
         10 if chosen.len() < 4 => {
@@ -124,7 +130,7 @@ fn step<'a>(
             let mut select = Select::new();
             select.recv(rx);
             let operation = select.try_select();
-            let promised = model.len() > 0;
+            let promised = model.receivable() > 0;
             assert_eq!(operation.is_ok(), promised || model.closed);
             if let Ok(operation) = operation {
                 model.out_promised += usize::from(promised);

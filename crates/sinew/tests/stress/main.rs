@@ -10,6 +10,7 @@ mod harness;
 
 mod channels;
 mod ends;
+mod leaks;
 mod scopes;
 mod sync;
 mod tokens;

@@ -1,17 +1,14 @@
 //! Waiting for a token: as a future, and as an arm of a select.
 
 use super::CancelToken;
-use super::core::TokenCore;
 use crate::error::Cancelled;
 use crate::sync::EventWait;
-use crate::task::{Builder, JoinHandle};
-use crate::time::{self, Instant};
+use crate::task::AsyncSleep;
 use crate::wait::select::{Arm, ArmRef, OperationArm};
 use crate::wait::{Deadline, Enlisted, Pending, Waiter};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 /// A wait until a token is cancelled; see [`CancelToken::cancelled`].
@@ -20,8 +17,8 @@ pub struct CancelledWait<'a> {
     token: &'a CancelToken,
     /// Pinned with this.
     pending: Pending<EventWait<'a>>,
-    /// Sleeps until the deadline, for the executor knows no time of ours.
-    sleeper: Option<JoinHandle<()>>,
+    /// Wakes the task at the deadline, for the executor knows no time of ours.
+    sleeper: Option<AsyncSleep>,
 }
 
 impl<'a> CancelledWait<'a> {
@@ -53,39 +50,13 @@ impl Future for CancelledWait<'_> {
         while !this.token.is_cancelled() {
             let sleeper = this
                 .sleeper
-                .get_or_insert_with(|| sleep_for(&this.token.core, Instant::of_deadline(deadline)));
-            // Its runtime may end before it is time: then the next one is another's.
+                .get_or_insert_with(|| AsyncSleep::until(deadline));
             if Pin::new(sleeper).poll(context).is_pending() {
                 return Poll::Pending;
             }
             this.sleeper = None;
         }
         Poll::Ready(())
-    }
-}
-
-/// A fiber that cancels the token when its time is over.
-fn sleep_for(token: &Arc<TokenCore>, deadline: Instant) -> JoinHandle<()> {
-    let token = Arc::downgrade(token);
-    let sleeper = Builder::new()
-        .name("sinew timer")
-        .daemon(true)
-        .spawn(move || {
-            // Cancelled: nobody waits any more.
-            if time::sleep_until(deadline).is_ok() {
-                if let Some(token) = token.upgrade() {
-                    token.is_cancelled();
-                }
-            }
-        });
-    sleeper.expect("a fiber to sleep in async code")
-}
-
-impl Drop for CancelledWait<'_> {
-    fn drop(&mut self) {
-        if let Some(sleeper) = &self.sleeper {
-            sleeper.cancel();
-        }
     }
 }
 
@@ -135,6 +106,10 @@ unsafe impl Arm for TokenArm<'_> {
 
     fn accept(&self) -> bool {
         self.arm.accept()
+    }
+
+    fn is_spent(&self) -> bool {
+        self.arm.is_spent()
     }
 
     fn refuse(&self) {

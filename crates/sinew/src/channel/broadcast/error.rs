@@ -1,7 +1,8 @@
 //! Why a receive from a broadcast channel failed.
 
-use crate::error::Cancelled;
+use crate::error::{Cancelled, impl_error};
 use std::fmt;
+use std::io::ErrorKind;
 
 /// Why [`Receiver::recv`](super::Receiver::recv) got no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,9 +87,22 @@ impl fmt::Display for TryRecvError {
     }
 }
 
-impl std::error::Error for RecvError {}
-impl std::error::Error for TryRecvError {}
-impl std::error::Error for RecvTimeoutError {}
+impl_error!(RecvError {
+    Self::Lagged(_) => Some(ErrorKind::Other),
+    Self::Disconnected => Some(ErrorKind::UnexpectedEof),
+    Self::Cancelled => None,
+});
+impl_error!(TryRecvError {
+    Self::Empty => Some(ErrorKind::WouldBlock),
+    Self::Lagged(_) => Some(ErrorKind::Other),
+    Self::Disconnected => Some(ErrorKind::UnexpectedEof),
+});
+impl_error!(RecvTimeoutError {
+    Self::Timeout => Some(ErrorKind::TimedOut),
+    Self::Lagged(_) => Some(ErrorKind::Other),
+    Self::Disconnected => Some(ErrorKind::UnexpectedEof),
+    Self::Cancelled => None,
+});
 
 impl From<RecvError> for RecvTimeoutError {
     fn from(error: RecvError) -> Self {

@@ -60,9 +60,11 @@ pub(crate) enum FrameKind {
     Token(NonNull<dyn Hook>),
     /// The first field of a [`Nest`].
     Nest,
+    /// Never marked. A pool thread walks over the frames from here outward, so none of them
+    /// may be unlinked before this one is.
+    Lent,
     /// The walk goes on with this frame of this fiber, which waits for the closure that
-    /// this thread runs for it. The frame that was innermost when it began to: what it links
-    /// meanwhile (it may run code of wakers) is none of ours.
+    /// this thread runs for it. It is the frame [`Lent`](Self::Lent) of that wait.
     Caller(NonNull<Block>, *const Frame),
 }
 
@@ -176,7 +178,7 @@ impl Frame {
             FrameKind::Token(token) => unsafe { token.as_ref() }.reason(),
             FrameKind::Nest => self.as_nest().and_then(Nest::reason),
             FrameKind::Limit => Some(CancelReason::Deadline),
-            FrameKind::Shield | FrameKind::Caller(..) => None,
+            FrameKind::Shield | FrameKind::Lent | FrameKind::Caller(..) => None,
         }
         .unwrap_or(CancelReason::Requested)
     }
@@ -284,8 +286,10 @@ impl Outward {
         let frame: &'a Frame = unsafe { at.as_ref() };
         self.at = frame.outer();
         if let FrameKind::Caller(block, innermost) = frame.kind {
-            // It waits for the closure that runs inside of this frame, so it is alive,
-            // and that frame of it, with all that is outward, stays linked.
+            // It waits for the closure that runs inside of this frame, so it is alive. Its
+            // frame `Lent` is linked until it has waited, and whoever unlinks one that is
+            // outward of it before ends the process (`wait::chain`): also a coroutine that
+            // another fiber resumes.
             self.at = innermost;
             self.fiber = Some(block);
         }

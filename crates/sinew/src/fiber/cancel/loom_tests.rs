@@ -136,7 +136,7 @@ impl Fresh {
         // wait.
         unsafe {
             suspender.as_mut_ptr().write_bytes(0xff, 1);
-            first_frame(self.at(), suspender.assume_init_ref());
+            first_frame(self.at(), suspender.assume_init_ref(), Begin::Run);
         }
     }
 

@@ -4,7 +4,7 @@ use super::children::{ChildPlace, Children};
 use super::descent::Hook;
 use super::frame::{Frame, FrameKind, Owner};
 use super::reason::CancelReason;
-use crate::fiber::Block;
+use crate::fiber::{Binding, Block};
 use crate::primitive::{AtomicUsize, Ordering};
 use crate::sys::Lock;
 use std::cell::Cell;
@@ -20,7 +20,7 @@ pub(crate) struct Nest {
     outer: Cell<*const Nest>,
     /// The innermost binding of a scoped value where it was made: its children
     /// begin with that.
-    values: *const (),
+    values: *const Binding,
     /// Children that were spawned and have not ended.
     live: AtomicUsize,
     inner: Lock<Inner>,
@@ -47,7 +47,7 @@ unsafe impl Send for Inner {}
 unsafe impl Sync for Nest {}
 
 impl Nest {
-    pub(crate) fn new(owner: Owner, values: *const ()) -> Self {
+    pub(crate) fn new(owner: Owner, values: *const Binding) -> Self {
         Self {
             frame: Frame::new(owner, FrameKind::Nest, None),
             outer: Cell::new(ptr::null()),
@@ -66,7 +66,7 @@ impl Nest {
         &self.frame
     }
 
-    pub(crate) fn values(&self) -> *const () {
+    pub(crate) fn values(&self) -> *const Binding {
         self.values
     }
 
@@ -119,6 +119,16 @@ impl Nest {
     pub(crate) unsafe fn begin_child(&self, block: NonNull<Block>) -> (ChildPlace, bool) {
         let mut inner = self.inner.lock();
         (inner.children.insert(block), inner.cancelled.is_some())
+    }
+
+    /// A child that has a place, but has not begun to run, gives it back: until it begins
+    /// it is not told of a cancellation.
+    ///
+    /// # Safety
+    ///
+    /// `place` is what `begin_child` answered; the child is still counted.
+    pub(crate) unsafe fn leave_place(&self, place: ChildPlace) {
+        self.inner.lock().children.remove(place);
     }
 
     /// A child ends; `last` is called under the lock if it was the last one. After

@@ -124,6 +124,7 @@ impl Stdin {
 
     /// Iterates over the lines, without their newlines; keeps others away meanwhile, as
     /// [`lock`](Self::lock) does.
+    #[track_caller]
     pub fn lines(self) -> io::Lines<StdinLock<'static>> {
         self.lock().lines()
     }
@@ -146,6 +147,7 @@ impl Stdin {
     /// })
     /// .unwrap();
     /// ```
+    #[track_caller]
     pub fn lock(&self) -> StdinLock<'static> {
         StdinLock {
             input: self.input.lock(),

@@ -157,6 +157,7 @@ impl Stdout {
     /// })
     /// .unwrap();
     /// ```
+    #[track_caller]
     pub fn lock(&self) -> StdoutLock<'static> {
         StdoutLock {
             output: self.output.lock(),
@@ -175,6 +176,7 @@ impl Stderr {
     /// writeln!(out, "and why")?;
     /// # std::io::Result::Ok(())
     /// ```
+    #[track_caller]
     pub fn lock(&self) -> StderrLock<'static> {
         StderrLock {
             stream: self.stream.lock(),

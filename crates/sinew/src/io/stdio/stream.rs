@@ -2,7 +2,7 @@
 
 use crate::reactor::{Call, Direction, How, Source, call};
 use crate::sys::poll::{self, PollFor};
-use crate::task::blocking;
+use crate::task::blocking_at;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::panic::Location;
@@ -88,7 +88,7 @@ impl Stream {
         let how = How::of(&self.0, Direction::Read, at);
         let count = match call::make(&self.0, &how, &mut ReadNow(into)) {
             Ok(Moved::Bytes(count)) => Ok(count),
-            Ok(Moved::Ready) => blocking(|| self.read_blocking(into)),
+            Ok(Moved::Ready) => blocking_at(at, || self.read_blocking(into)),
             Err(error) => Err(error),
         };
         unless_closed(count, 0)
@@ -99,7 +99,7 @@ impl Stream {
         let how = How::of(&self.0, Direction::Write, at);
         let count = match call::make(&self.0, &how, &mut WriteNow(from)) {
             Ok(Moved::Bytes(count)) => Ok(count),
-            Ok(Moved::Ready) => blocking(|| self.write_blocking(from)),
+            Ok(Moved::Ready) => blocking_at(at, || self.write_blocking(from)),
             Err(error) => Err(error),
         };
         unless_closed(count, from.len())

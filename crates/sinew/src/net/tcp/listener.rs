@@ -89,6 +89,7 @@ impl TcpListenerBuilder {
     /// # Errors
     ///
     /// The error of the last address, or of the lookup.
+    #[track_caller]
     pub fn bind<A: ToSocketAddrs>(&self, addresses: A) -> io::Result<TcpListener> {
         addr::each(addresses, |address| self.bind_to(&SockAddr::from(address)))
     }
@@ -123,6 +124,7 @@ impl TcpListener {
     /// # Errors
     ///
     /// The error of the last address, or of the lookup.
+    #[track_caller]
     pub fn bind<A: ToSocketAddrs>(addresses: A) -> io::Result<Self> {
         Self::builder().bind(addresses)
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use corosensei::Coroutine;
 
 use super::*;
-use crate::stack::overflow::{AltStack, OverflowReport, ShortName};
+use crate::stack::overflow::{AltStack, Fault, OverflowBy, OverflowReport, ShortName};
 
 /// The guard of the one stack that the child overflows, and no thread-local:
 /// `sched::current` alone declares those.
@@ -17,13 +17,16 @@ fn set_guard(stack: &Stack) {
     GUARD[1].store(stack.guard().end, SeqCst);
 }
 
-fn describe(fault: usize) -> Option<OverflowReport> {
+fn describe(fault: &Fault) -> Option<OverflowReport> {
     let [start, end] = [0, 1].map(|end: usize| GUARD[end].load(SeqCst));
-    (start..end).contains(&fault).then(|| OverflowReport {
-        id: 42,
+    let by = OverflowBy::find(fault, &(start..end))?;
+    Some(OverflowReport {
+        id: ShortName::shown(42),
         name: ShortName::new("deep"),
+        spawned_at: None,
         stack_bytes: 256 * KIB,
         guard: start..end,
+        by,
     })
 }
 

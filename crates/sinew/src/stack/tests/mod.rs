@@ -2,12 +2,14 @@
 //! `crash.rs`: guards and the handler; `limits.rs`: memory given back, used up
 //! and refused.
 
+#[path = "../../../tests/harness/child.rs"]
+mod child;
 mod crash;
 mod limits;
 mod pool;
 
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Output, exit};
+use std::process::{Output, exit};
 use std::sync::Arc;
 
 use super::*;
@@ -64,7 +66,7 @@ fn in_child(module: &str, test: &str, body: fn()) -> Output {
         exit(LIVED);
     }
     let path = format!("{}::{test}", module.split_once("::").unwrap().1);
-    Command::new(std::env::current_exe().unwrap())
+    child::this_program()
         .args(["--exact", &path, "--nocapture", "--test-threads=1"])
         .env(CHILD, "1")
         .output()

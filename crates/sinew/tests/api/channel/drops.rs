@@ -1,7 +1,7 @@
 //! Every message is dropped once, whatever its size; and what handles are.
 
 use super::{Census, Counted, HOUR, KINDS, MS, channel, everywhere, scenes};
-use crate::harness::{Rng, is_expected, panic_expected, watch};
+use crate::harness::{OnDrop, Rng, is_expected, panic_expected, watch};
 use sinew::channel::{
     Receiver, RecvTimeoutError, SendTimeoutError, Sender, TrySendError, after, bounded, never,
     tick, unbounded,
@@ -375,4 +375,97 @@ fn errors_say_what_crossbeam_s_say() {
     assert_eq!(select.select_timeout(MS).err(), Some(SelectTimeoutError));
     assert_eq!(select.try_ready(), Err(TryReadyError));
     assert_eq!(select.ready_timeout(MS), Err(ReadyTimeoutError));
+}
+
+/// Panics when it is dropped, and counts that.
+#[derive(Clone)]
+struct Explosive<'a>(&'a AtomicUsize);
+
+impl Drop for Explosive<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        panic_expected(4);
+    }
+}
+
+#[test]
+fn if_the_drop_of_a_message_panics_the_rest_is_leaked() {
+    everywhere(|| {
+        for kind in KEEPING {
+            for (before, count) in [(0, 2), (0, 3), (1, 3)] {
+                let drops = AtomicUsize::new(0);
+                let harmless = AtomicUsize::new(0);
+                let (tx, rx) = channel(kind);
+                for i in 0..count {
+                    let message = (i >= before).then(|| Explosive(&drops));
+                    tx.send((
+                        message,
+                        OnDrop(|| {
+                            harmless.fetch_add(1, Ordering::SeqCst);
+                        }),
+                    ))
+                    .unwrap_or_else(|_| panic!("there is room"));
+                }
+                let dropped = catch_unwind(AssertUnwindSafe(|| drop(rx)));
+                assert!(is_expected(&*dropped.unwrap_err(), 4));
+                assert_eq!(drops.load(Ordering::SeqCst), 1);
+                assert_eq!(harmless.load(Ordering::SeqCst), before + 1);
+                // The channel is as it is after any receiver went.
+                assert!(tx.is_disconnected() && tx.is_empty());
+                drop(tx);
+                assert_eq!(drops.load(Ordering::SeqCst), 1);
+            }
+        }
+    });
+}
+
+#[test]
+fn if_the_drop_of_a_broadcast_message_panics_the_rest_is_leaked() {
+    everywhere(|| {
+        let drops = AtomicUsize::new(0);
+        let (tx, rx) = sinew::channel::broadcast::channel(4);
+        for _ in 0..3 {
+            assert!(tx.send(Explosive(&drops)).is_ok());
+        }
+        let dropped = catch_unwind(AssertUnwindSafe(|| drop(rx)));
+        assert!(is_expected(&*dropped.unwrap_err(), 4));
+        assert_eq!((drops.load(Ordering::SeqCst), tx.len()), (1, 0));
+        drop(tx);
+        assert_eq!(drops.load(Ordering::SeqCst), 1);
+    });
+}
+
+/// A waker that panics when it is dropped.
+struct ExplosiveWaker;
+
+impl std::task::Wake for ExplosiveWaker {
+    fn wake(self: std::sync::Arc<Self>) {}
+}
+
+impl Drop for ExplosiveWaker {
+    fn drop(&mut self) {
+        panic_expected(5);
+    }
+}
+
+#[test]
+fn if_waker_and_message_of_a_oneshot_panic_in_their_drops_the_message_s_panic_goes_on() {
+    everywhere(|| {
+        let drops = AtomicUsize::new(0);
+        let (tx, mut rx) = sinew::channel::oneshot::channel();
+        {
+            let waker = std::task::Waker::from(std::sync::Arc::new(ExplosiveWaker));
+            let waker = std::mem::ManuallyDrop::new(waker);
+            let mut context = std::task::Context::from_waker(&waker);
+            assert!(std::pin::Pin::new(&mut rx).poll(&mut context).is_pending());
+            // What the receiver has is the last one.
+            // SAFETY: not used any more; its drop is no last one.
+            unsafe { drop(std::ptr::read(&*waker)) };
+        }
+        let sent = tx.send(Explosive(&drops));
+        assert!(sent.is_ok());
+        let dropped = catch_unwind(AssertUnwindSafe(|| drop(rx)));
+        assert!(is_expected(&*dropped.unwrap_err(), 4));
+        assert_eq!(drops.load(Ordering::SeqCst), 1);
+    });
 }

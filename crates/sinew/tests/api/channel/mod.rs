@@ -8,8 +8,10 @@ mod broadcast;
 mod cancel;
 mod close;
 mod drops;
+mod fairness;
 mod list;
 mod looks;
+mod one_shot_arms;
 mod oneshot;
 mod programs;
 mod promises;
@@ -58,16 +60,37 @@ pub struct Scene<'a> {
 /// Calls `test` with fibers on one worker, fibers on two, threads, one of each
 /// both ways round, and fibers of two runtimes.
 pub fn scenes(test: impl Fn(Scene<'_>)) {
+    scenes_of_one_kind(&test);
     let _watch = watch();
-    let (one, two, other) = (runtime(1), runtime(2), runtime(1));
-    for (name, left, right) in [
-        ("fibers on one worker", Some(&one), Some(&one)),
-        ("fibers on two workers", Some(&two), Some(&two)),
-        ("threads", None, None),
-        ("fiber and thread", Some(&one), None),
-        ("thread and fiber", None, Some(&one)),
-        ("fibers of two runtimes", Some(&one), Some(&other)),
-    ] {
+    let (one, other) = (runtime(1), runtime(1));
+    run_scenes(
+        &test,
+        &[
+            ("fiber and thread", Some(&one), None),
+            ("thread and fiber", None, Some(&one)),
+            ("fibers of two runtimes", Some(&one), Some(&other)),
+        ],
+    );
+}
+
+/// The same where both sides are fibers of one runtime, or threads.
+pub fn scenes_of_one_kind(test: impl Fn(Scene<'_>)) {
+    let _watch = watch();
+    let (one, two) = (runtime(1), runtime(2));
+    run_scenes(
+        &test,
+        &[
+            ("fibers on one worker", Some(&one), Some(&one)),
+            ("fibers on two workers", Some(&two), Some(&two)),
+            ("threads", None, None),
+        ],
+    );
+}
+
+type NamedScene<'a> = (&'a str, Option<&'a Runtime>, Option<&'a Runtime>);
+
+fn run_scenes(test: &impl Fn(Scene<'_>), scenes: &[NamedScene<'_>]) {
+    for &(name, left, right) in scenes {
         let _name = OnDrop(|| {
             if std::thread::panicking() {
                 eprintln!("with {name}:");
@@ -75,6 +98,16 @@ pub fn scenes(test: impl Fn(Scene<'_>)) {
         });
         test(Scene { left, right });
     }
+}
+
+/// Calls `test` with fibers on one worker only: who runs when is always the same.
+pub fn on_one_worker(test: impl Fn(Scene<'_>)) {
+    let _watch = watch();
+    let one = runtime(1);
+    test(Scene {
+        left: Some(&one),
+        right: Some(&one),
+    });
 }
 
 impl Scene<'_> {

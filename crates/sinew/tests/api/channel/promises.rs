@@ -2,7 +2,7 @@
 //! send is evaluated then, and much can happen meanwhile.
 
 use super::{Census, HOUR, KINDS, MS, channel, everywhere, scenes};
-use crate::harness::{Gate, is_expected, on_workers, panic_expected, wait_until};
+use crate::harness::{Gate, is_expected, on_workers, panic_expected, wait_until, watch};
 use sinew::channel::{
     RecvError, RecvTimeoutError, Select, SendError, TryRecvError, TrySendError, bounded, unbounded,
 };
@@ -11,6 +11,7 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::{Context, Waker};
+use std::time::Duration;
 
 /// A `u8` that is never made.
 fn broken() -> u8 {
@@ -349,4 +350,44 @@ fn a_future_dropped_while_a_select_s_value_is_made_loses_nothing() {
             assert!(again.as_mut().poll(&mut context).is_pending());
         }
     });
+}
+
+/// How long this thread has run, not slept.
+fn time_on_a_cpu() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    let nanos = text.split_whitespace().next().unwrap().parse().unwrap();
+    Duration::from_nanos(nanos)
+}
+
+/// A receiver that was matched with a select cannot give up; a thread whose limit is over
+/// sleeps all the same until the message was made.
+#[test]
+fn a_thread_whose_time_is_over_sleeps_while_its_message_is_made() {
+    let _watch = watch();
+    for framed in [true, false] {
+        let (tx, rx) = bounded(0);
+        let sender = std::thread::spawn(move || {
+            let mut select = Select::new();
+            select.send(&tx);
+            let chosen = select.select();
+            std::thread::sleep(300 * MS); // far beyond the limit of its partner
+            chosen.send(&tx, 1).unwrap();
+        });
+        let before = time_on_a_cpu();
+        let got = loop {
+            // Nothing until the select is in line; then they are matched at once.
+            let got = if framed {
+                sinew::timeout(20 * MS, || rx.recv().ok()).ok().flatten()
+            } else {
+                rx.recv_timeout(20 * MS).ok()
+            };
+            if got.is_some() {
+                break got;
+            }
+        };
+        let ran = time_on_a_cpu() - before;
+        sender.join().unwrap();
+        assert_eq!(got, Some(1));
+        assert!(ran < 100 * MS, "it ran for {ran:?} of its sleep");
+    }
 }

@@ -2,9 +2,10 @@
 
 use super::{Census, HOUR, MS, NO_TIME, everywhere, scenes};
 use crate::harness::{on_workers, wait_until};
-use sinew::WaitReason;
 use sinew::channel::{RecvError, RecvTimeoutError, SendError, watch};
+use sinew::sync::WaitTimeoutError;
 use sinew::time::Instant;
+use sinew::{Cancelled, WaitReason};
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -349,5 +350,71 @@ fn a_cancelled_watcher_has_seen_nothing_and_a_send_is_no_point() {
             (rx.changed(), rx.has_changed())
         });
         assert_eq!(ready.join().unwrap(), (cancelled, Ok(true)));
+    });
+}
+
+#[test]
+fn a_sender_waits_until_the_last_receiver_has_gone() {
+    on_workers(|runtime| {
+        let (tx, rx) = watch::channel(0);
+        let other = rx.clone();
+        assert_eq!(tx.closed_timeout(NO_TIME), Err(WaitTimeoutError::Timeout));
+        let waits = runtime.spawn(move || (tx.closed(), tx));
+        wait_until(|| waits.fiber().wait_reason() != WaitReason::None);
+        drop(rx);
+        assert!(!waits.is_finished());
+        drop(other);
+        let (closed, tx) = waits.join().unwrap();
+        assert_eq!(closed, Ok(()));
+        assert!(tx.is_closed());
+        // There may be one again, and again it may go.
+        let again = tx.subscribe();
+        assert_eq!(
+            tx.closed_deadline(Instant::now()),
+            Err(WaitTimeoutError::Timeout)
+        );
+        drop(again);
+        assert_eq!(tx.closed_timeout(HOUR), Ok(()));
+    });
+}
+
+#[test]
+fn a_cancelled_sender_does_not_wait_for_receivers() {
+    on_workers(|runtime| {
+        let (tx, _rx) = watch::channel(0);
+        let waits = runtime.spawn(move || (tx.closed(), tx.closed_timeout(HOUR)));
+        wait_until(|| waits.fiber().wait_reason() != WaitReason::None);
+        waits.cancel();
+        let cancelled = (Err(Cancelled), Err(WaitTimeoutError::Cancelled));
+        assert_eq!(waits.join().unwrap(), cancelled);
+    });
+}
+
+#[test]
+fn a_task_waits_until_the_last_receiver_has_gone() {
+    let (tx, rx) = watch::channel(0);
+    let mut closed = pin!(tx.closed_async());
+    let mut context = Context::from_waker(Waker::noop());
+    assert_eq!(closed.as_mut().poll(&mut context), Poll::Pending);
+    drop(rx);
+    assert_eq!(closed.as_mut().poll(&mut context), Poll::Ready(()));
+}
+
+#[test]
+fn a_value_may_be_marked_as_seen_or_not() {
+    everywhere(|| {
+        let (tx, mut rx) = watch::channel(0);
+        rx.mark_changed(); // also the first
+        assert_eq!(rx.has_changed(), Ok(true));
+        assert_eq!(rx.changed(), Ok(()));
+        assert_eq!(rx.has_changed(), Ok(false));
+        tx.send(1).unwrap();
+        rx.mark_unchanged();
+        assert_eq!(rx.has_changed(), Ok(false));
+        assert_eq!(rx.changed_timeout(NO_TIME), Err(RecvTimeoutError::Timeout));
+        rx.mark_changed();
+        drop(tx);
+        assert_eq!(rx.changed(), Ok(()));
+        assert_eq!(rx.changed(), Err(RecvError::Disconnected));
     });
 }

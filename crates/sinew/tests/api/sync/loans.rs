@@ -6,7 +6,7 @@ mod level;
 
 use super::poll::ByHand;
 use super::{SHORT, parked};
-use crate::harness::{Gate, Log, in_fibers, wait_until};
+use crate::harness::{Gate, Log, wait_until, watch};
 use level::{ALL, running_at};
 use sinew::Priority::{Critical, High, Low, Normal};
 use sinew::channel::{Receiver, Sender, bounded};
@@ -19,6 +19,14 @@ fn spawn<T: Send + 'static>(
     f: impl FnOnce() -> T + Send + 'static,
 ) -> JoinHandle<T> {
     Builder::new().priority(priority).spawn(f).unwrap()
+}
+
+/// Calls `test` in a fiber of runtimes with one and two workers.
+fn in_fibers(test: impl Fn() + Sync) {
+    let _watch = watch();
+    for workers in [1, 2] {
+        level::runtime(workers).run(&test);
+    }
 }
 
 /// What a [`Holder`] is told to do.
@@ -384,5 +392,43 @@ fn a_run_closure_whose_urgent_waiter_gave_up_has_its_priority_back_after_the_fai
         assert_eq!(running_at(), Normal);
         // And the lock is as good as new.
         drop(mutex.try_lock().unwrap());
+    });
+}
+
+#[test]
+fn a_holder_of_256_locks_runs_at_the_priority_of_its_waiters() {
+    // One more than a count of 8 bits holds; and more than that.
+    in_fibers(|| {
+        for locks in [255, 256, 257, 300] {
+            let mutexes: Arc<Vec<Mutex<()>>> =
+                Arc::new((0..locks).map(|_| Mutex::new(())).collect());
+            let (tell, hear) = bounded::<()>(1);
+            let (answers, told) = bounded(1);
+            let theirs = mutexes.clone();
+            let holder = spawn(Low, move || {
+                let mut guards: Vec<_> = theirs.iter().map(Mutex::lock).collect();
+                for () in hear {
+                    answers.send(running_at()).unwrap();
+                    // One is given back, the others are still wanted.
+                    guards.pop();
+                }
+            });
+            wait_until(|| mutexes.iter().all(|mutex| mutex.try_lock().is_err()));
+            let waiting: Vec<_> = (0..locks)
+                .map(|index| {
+                    let mutexes = mutexes.clone();
+                    spawn(Critical, move || drop(mutexes[index].lock()))
+                })
+                .collect();
+            waiting.iter().for_each(parked);
+            for left in (locks - 3..=locks).rev() {
+                tell.send(()).unwrap();
+                assert_eq!(told.recv().unwrap(), Critical, "{left} of {locks}");
+            }
+            drop(tell);
+            wait_until(|| holder.is_finished());
+            holder.join().unwrap();
+            waiting.into_iter().for_each(|fiber| fiber.join().unwrap());
+        }
     });
 }

@@ -15,6 +15,7 @@ mod mixed;
 mod mutex;
 mod notify;
 mod once;
+mod parts;
 mod priority;
 mod promise;
 mod rwlock;

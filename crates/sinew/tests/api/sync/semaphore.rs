@@ -64,7 +64,9 @@ fn no_more_hold_one_than_there_are() {
         for fiber in fibers {
             fiber.join().unwrap();
         }
-        assert_eq!(most.load(Ordering::SeqCst), 3);
+        // A permit that was granted to a fiber which has not run yet is held, too: so there
+        // may be fewer inside at a time, but never more.
+        assert!((1..=3).contains(&most.load(Ordering::SeqCst)));
         assert_eq!(semaphore.available_permits(), 3);
     });
 }

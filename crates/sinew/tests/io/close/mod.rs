@@ -8,8 +8,10 @@ use crate::tcp::{listen, narrow_pair, pair};
 use crate::world::{drivers, everywhere, runtime};
 use sinew::WaitReason;
 use sinew::net::{TcpListener, TcpStream};
+use std::cell::Cell;
 use std::io::{self, ErrorKind, IoSliceMut, Read, Write};
 use std::net::Shutdown;
+use std::rc::Rc;
 use std::sync::Arc;
 pub use waiting::{Who, waiting};
 
@@ -268,4 +270,31 @@ fn bytes_and_room_end_a_wait_wherever_it_waits() {
         let (_, from) = acceptor.join().unwrap();
         assert_eq!(from, client.local_addr().unwrap());
     });
+}
+
+/// Calls that fail at once, in loops that ignore that, let the other fibers of the worker run.
+#[test]
+fn a_loop_of_calls_on_what_is_closed_lets_others_run() {
+    fn until_another_ran(mut call: impl FnMut()) {
+        let ran = Rc::new(Cell::new(false));
+        let theirs = ran.clone();
+        let other = sinew::spawn_local(move || theirs.set(true));
+        while !ran.get() {
+            call();
+        }
+        other.join().unwrap();
+    }
+    let _watch = watch();
+    for driver in drivers() {
+        runtime(driver, 1).run(|| {
+            let (stream, _peer) = pair();
+            stream.close().unwrap();
+            for call in READS.iter().chain(&WRITES) {
+                until_another_ran(|| is_closed(call(&stream)));
+            }
+            let listener = listen();
+            listener.close().unwrap();
+            until_another_ran(|| is_closed(listener.accept()));
+        });
+    }
 }

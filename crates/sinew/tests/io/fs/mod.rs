@@ -2,6 +2,7 @@
 
 mod cancelled;
 mod directories;
+mod lock;
 mod names;
 mod positioned;
 mod shared;

@@ -1,9 +1,10 @@
 //! Cases in child processes, which are this same binary with a variable set.
 
 use super::{echoes, kernel, leaks, limits, many, soak};
+use crate::harness::child::this_program;
 use crate::harness::watch;
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -53,7 +54,7 @@ pub struct Ended {
 
 /// Starts a case with these variables.
 pub fn start(case: &str, variables: &[(&str, &str)]) -> Running {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    let mut command = this_program();
     command
         .args(["--exact", "reliability::child::child", "--nocapture"])
         .arg("--test-threads=1")

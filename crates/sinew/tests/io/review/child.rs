@@ -1,6 +1,7 @@
 //! Cases in child processes, which are this same binary with a variable set.
 
 use super::{forks, listeners, many};
+use crate::harness::child::this_program;
 use crate::harness::watch;
 use crate::world::drivers;
 use sinew::io::Async;
@@ -8,7 +9,7 @@ use sinew::net::IntoIncoming;
 use sinew::{IoDriver, Runtime, WaitReason};
 use std::cell::RefCell;
 use std::io::{Read, Write};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 const CASE: &str = "SINEW_IO_REVIEW_CASE";
 const ERROR: &str = "SINEW_IO_REVIEW_ERROR";
@@ -40,7 +41,7 @@ fn run_with(case: &str, driver: IoDriver, variables: &[(&str, &str)]) {
         IoDriver::Epoll => "epoll",
         _ => "uring",
     };
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    let mut command = this_program();
     command
         .args(["--exact", "review::child::child", "--nocapture"])
         .arg("--test-threads=1")

@@ -4,7 +4,7 @@ use super::{has_flag_nonblocking, listen, pair};
 use crate::world::everywhere;
 use sinew::net::{TcpListener, TcpStream};
 use std::io::{ErrorKind, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::time::Duration;
 
 #[test]
@@ -128,9 +128,8 @@ fn descriptors_go_in_and_out() {
         let fd = OwnedFd::try_from(client).unwrap();
         assert_eq!(fd.as_raw_fd(), raw);
         let client = TcpStream::from(fd);
-        let std = client.into_std().unwrap();
-        let raw = std::os::fd::IntoRawFd::into_raw_fd(std);
-        // SAFETY: it was given up by std, so it is ours.
+        let raw = client.into_raw_fd();
+        // SAFETY: it was given up, so it is ours.
         let client = unsafe { TcpStream::from_raw_fd(raw) };
         (&client).write_all(b"still").unwrap();
         let mut text = [0; 5];

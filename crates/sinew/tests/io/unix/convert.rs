@@ -109,3 +109,59 @@ fn descriptors_are_lent_and_given_away() {
         assert_eq!(again.as_abstract_name(), own.as_abstract_name());
     });
 }
+
+#[test]
+fn all_sockets_and_pipes_of_children_give_their_descriptors_up() {
+    /// Gives it up, and takes it back: it was not closed, and blocks.
+    fn there_and_back<T: IntoRawFd + AsRawFd + FromRawFd>(it: T) -> T {
+        let raw = it.as_raw_fd();
+        assert_eq!(it.into_raw_fd(), raw);
+        // SAFETY: it was given up, so it is ours.
+        unsafe { T::from_raw_fd(raw) }
+    }
+    everywhere(|| {
+        let listener = sinew::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let stream = there_and_back(sinew::net::TcpStream::connect(address).unwrap());
+        let (_peer, from) = there_and_back(listener).accept().unwrap();
+        assert_eq!(from, stream.local_addr().unwrap());
+        let udp = there_and_back(sinew::net::UdpSocket::bind("127.0.0.1:0").unwrap());
+        assert!(udp.local_addr().is_ok());
+        let (one, other) = UnixStream::pair().unwrap();
+        (&there_and_back(one)).write_all(b"x").unwrap();
+        (&there_and_back(other)).read_exact(&mut [0]).unwrap();
+        let (one, _other) = UnixDatagram::pair().unwrap();
+        assert!(there_and_back(one).local_addr().is_ok());
+        let mut cat = sinew::process::Command::new("cat")
+            .stdin(sinew::process::Stdio::piped())
+            .stdout(sinew::process::Stdio::piped())
+            .stderr(sinew::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let fds = [
+            cat.stdin.take().unwrap().into_raw_fd(),
+            cat.stdout.take().unwrap().into_raw_fd(),
+            cat.stderr.take().unwrap().into_raw_fd(),
+        ];
+        for fd in fds {
+            // SAFETY: it was given up, so it is ours.
+            let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+            assert!(!is_nonblocking(&fd));
+        }
+        assert!(cat.wait().unwrap().success()); // its input has ended
+    });
+}
+
+#[test]
+fn a_socket_with_clones_gives_up_a_duplicate() {
+    everywhere(|| {
+        let (one, other) = UnixStream::pair().unwrap();
+        let clone = one.try_clone().unwrap();
+        let raw = clone.into_raw_fd();
+        assert_ne!(raw, one.as_raw_fd());
+        // SAFETY: it was given up, so it is ours.
+        drop(unsafe { OwnedFd::from_raw_fd(raw) });
+        (&one).write_all(b"x").unwrap();
+        (&other).read_exact(&mut [0]).unwrap();
+    });
+}

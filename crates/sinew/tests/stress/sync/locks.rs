@@ -4,7 +4,7 @@
 mod level;
 
 use super::{dawdle, hasty, moment, some_workers, storm};
-use crate::harness::{Gate, Log, Rng, runtime, wait_until};
+use crate::harness::{Gate, Log, Rng, wait_until};
 use crate::seeded;
 use level::{ALL, running_at};
 use sinew::Builder;
@@ -171,7 +171,7 @@ fn a_read_write_lock_is_free_in_the_end_and_no_write_is_seen_half() {
 fn with_all_locks_given_back_every_fiber_runs_at_its_own_priority() {
     const FIBERS: usize = 12;
     seeded("loans", 24, |rng| {
-        let runtime = runtime(2);
+        let runtime = level::runtime(2);
         let mutexes = Arc::new([(); 3].map(Mutex::new));
         let (begun, done) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let log = Log::new();

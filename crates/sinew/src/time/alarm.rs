@@ -3,7 +3,9 @@
 //! An executor knows no time of ours, and a worker's wheel is for its own fibers. So one
 //! thread of the process, started at first use, keeps the alarms of all tasks, and sleeps
 //! until the first of them. (A fiber for each, which sleeps in its place, was simpler; it
-//! takes a stack for each idle connection of a server with timeouts.)
+//! takes a stack for each idle connection of a server with timeouts, and there may be no
+//! stack.) If that thread cannot be started a sleeping task is polled again and again: it
+//! costs CPU time, but neither panics nor sleeps for ever.
 //!
 //! Invariant: no waker is called or dropped under the lock: they are user code.
 
@@ -32,18 +34,16 @@ static ALARMS: Mutex<Alarms> = Mutex::new(Alarms {
 /// There is an earlier one.
 static EARLIER: Condvar = Condvar::new();
 
-/// Sees to it that somebody keeps the time; without the lock, for it may panic.
-fn start() {
+/// Sees to it that somebody keeps the time; false if no thread is to be had.
+fn start() -> bool {
     static STARTED: Mutex<bool> = Mutex::new(false);
-    process::assert_not_forked();
+    process::about_to_start_threads();
     let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
     if !*started {
-        std::thread::Builder::new()
-            .name("sinew-alarm".into())
-            .spawn(ring)
-            .expect("a thread to keep the time of async tasks");
-        *started = true;
+        let thread = std::thread::Builder::new().name("sinew-alarm".into());
+        *started = thread.spawn(ring).is_ok();
     }
+    *started
 }
 
 fn lock() -> MutexGuard<'static, Alarms> {
@@ -83,6 +83,7 @@ fn ring() {
             for waker in due.into_values() {
                 quietly(|| waker.wake());
             }
+            process::stop_forked_thread();
             alarms = lock();
             continue;
         }
@@ -103,10 +104,6 @@ fn ring() {
 /// It works under any executor. A fiber that has the choice calls
 /// [`sinew::sleep`](crate::sleep()) instead.
 ///
-/// # Panics
-///
-/// When polled, if there is no thread to be had that keeps the time.
-///
 /// ```
 /// use std::time::{Duration, Instant};
 ///
@@ -114,6 +111,7 @@ fn ring() {
 /// sinew::block_on(sinew::interop::sleep(Duration::from_millis(2)));
 /// assert!(start.elapsed() >= Duration::from_millis(2));
 /// ```
+#[cfg(any(feature = "futures-io", feature = "hyper"))]
 pub fn sleep(duration: Duration) -> Sleep {
     Sleep {
         due: Deadline::after(duration),
@@ -132,13 +130,23 @@ pub struct Sleep {
 }
 
 impl Sleep {
+    /// Resolves at `due`.
+    pub(crate) fn until(due: Deadline) -> Self {
+        Self {
+            due: Some(due),
+            key: None,
+        }
+    }
+
     /// Resolves in `duration` from now instead; the task that polled it last will be
     /// woken then.
+    #[cfg(any(feature = "futures-io", feature = "hyper"))]
     pub fn reset(&mut self, duration: Duration) {
         self.due = Deadline::after(duration);
         let Some(key) = self.key.take() else {
             return;
         };
+        process::assert_not_forked();
         let mut alarms = lock();
         let waker = alarms.set.remove(&key);
         match (waker, &self.due) {
@@ -161,7 +169,10 @@ impl Future for Sleep {
         if due <= deadline::now() {
             return Poll::Ready(());
         }
-        start();
+        if !start() {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         // Cloning is user code as well.
         let mut waker = context.waker().clone();
         let mut alarms = lock();
@@ -179,7 +190,11 @@ impl Future for Sleep {
 
 impl Drop for Sleep {
     fn drop(&mut self) {
-        if let Some(key) = self.key {
+        let Some(key) = self.key else {
+            return;
+        };
+        // In a forked child a thread that is not there may hold the lock.
+        if !process::is_forked() {
             let waker = lock().set.remove(&key);
             drop(waker);
         }

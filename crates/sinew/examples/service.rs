@@ -1,0 +1,80 @@
+//! A whole service. On SIGTERM or Ctrl-C it accepts no more, finishes the requests that are
+//! under way, and after a deadline cancels those that are left. Without an address to serve
+//! at (`cargo run --example service -- 127.0.0.1:7000`) it tries itself.
+
+use sinew::net::{SocketAddr, TcpListener, TcpStream};
+use sinew::signal::{SignalKind, signal};
+use sinew::{CancelToken, select};
+use std::io::{self, BufRead, BufReader, Write};
+use std::time::Duration;
+
+/// `stop` is entered only between two requests. So an idle connection ends when the service
+/// stops, and a request that was read is finished.
+fn converse(stream: &TcpStream, stop: &CancelToken) -> io::Result<()> {
+    let mut lines = BufReader::new(stream).lines();
+    while let Some(Ok(line)) = stop.enter(|| lines.next()) {
+        writeln!(&*stream, "working")?;
+        let work = if line == "forever" { 1 << 40 } else { 20 };
+        sinew::sleep(Duration::from_millis(work))?; // ends early at the deadline
+        writeln!(&*stream, "done")?;
+    }
+    Ok(())
+}
+
+/// Accepts until `stop` is cancelled; returns when the last request has ended.
+fn serve(listener: &TcpListener, stop: &CancelToken) {
+    sinew::scope(|requests| {
+        let accept = |stream: io::Result<TcpStream>| {
+            requests.spawn(move || {
+                let outcome = stream.and_then(|stream| converse(&stream, stop));
+                outcome.unwrap_or_else(|error| eprintln!("a connection: {error}"));
+            });
+        };
+        stop.enter(|| listener.incoming().for_each(accept)); // not its children
+    });
+}
+
+fn run(listener: &TcpListener, drain: Duration) -> io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let (stop, all) = (CancelToken::new(), CancelToken::new());
+    sinew::scope(|s| {
+        let watcher = s.spawn(|| {
+            select! {
+                wait(&mut terminate) -> told => told?,
+                wait(&mut interrupt) -> told => told?,
+            }
+            stop.cancel_with("shutting down");
+            sinew::sleep(drain).map(|()| all.cancel_with("not done in time"))
+        });
+        all.enter(|| serve(listener, &stop));
+        watcher.cancel(); // in its sleep, if all was done in time
+    });
+    Ok(())
+}
+
+fn try_it(address: SocketAddr) {
+    let ask = |line| {
+        let stream = TcpStream::connect(address).unwrap();
+        writeln!(&stream, "{line}").unwrap();
+        let mut answers = BufReader::new(stream).lines().map(Result::unwrap);
+        assert_eq!(answers.next().unwrap(), "working");
+        answers
+    };
+    let (stuck, quick) = (ask("forever"), ask("once"));
+    SignalKind::terminate().raise().unwrap();
+    assert!(quick.eq(["done"])); // it was under way
+    assert_eq!(stuck.count(), 0); // it was not done in time
+}
+
+#[sinew::main]
+fn main() -> io::Result<()> {
+    if let Some(address) = std::env::args().nth(1) {
+        return run(&TcpListener::bind(address)?, Duration::from_secs(10));
+    }
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    sinew::scope(|s| {
+        s.spawn(|| try_it(listener.local_addr().unwrap()));
+        run(&listener, Duration::from_millis(200))
+    })
+}
