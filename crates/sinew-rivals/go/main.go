@@ -59,6 +59,10 @@ func main() {
 		"short":         serveWith(answerOnce),
 		"proxy":         serveWith(forward),
 		"file_read":     fileRead,
+		"busy_1":        busy(1),
+		"busy_3":        busy(3),
+		"busy_10":       busy(10),
+		"busy_fewer":    busy(0),
 	}[j.name]
 	if !ok {
 		fmt.Fprintf(os.Stderr, "rivals-go: no workload `%s`\n", j.name)

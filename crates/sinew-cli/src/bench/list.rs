@@ -261,6 +261,23 @@ pub const PLAIN: &[Workload] = &[
         ],
     },
     Workload {
+        name: "blocked_tenth",
+        what: "each tenth of 400 tasks blocks its worker for 20 ms (std's sleep)",
+        kind: Kind::Plain,
+        workers: Workers::Several,
+        rivals: &[],
+        figures: &[
+            figure("without", "without spares", Unit::Milliseconds, &[]),
+            // Less than 1.3 times as fast would not be worth a thread.
+            figure(
+                "with",
+                "with spares",
+                Unit::Milliseconds,
+                &[TimesOwn(0.77, "without")],
+            ),
+        ],
+    },
+    Workload {
         name: "latency_spawn",
         what: "until the child of a task that never suspends starts elsewhere (50 ms: not at all)",
         kind: Kind::Plain,

@@ -8,6 +8,64 @@ use super::workload::{Figure, Kind, Unit, Workers, Workload};
 const CPU_EACH: &str = "CPU of the server, a message";
 const WALL_EACH: &str = "wall time, a message";
 
+/// Of servers whose other tasks compute.
+const BUSY_FIGURES: &[Figure] = &[
+    figure(
+        "sleep_p50_us",
+        "sleep of 1 ms, late by: median",
+        Unit::Microseconds,
+        &[Times(1.0, &[Go])],
+    ),
+    figure(
+        "sleep_p99_us",
+        "the same: 99 %",
+        Unit::Microseconds,
+        &[Times(1.0, &[Go]), AtMost(20_000.0)],
+    ),
+    figure(
+        "echo_p50_us",
+        "answer: median",
+        Unit::Microseconds,
+        &[Times(1.0, &[Go])],
+    ),
+    figure(
+        "echo_p99_us",
+        "the same: 99 %",
+        Unit::Microseconds,
+        &[Times(1.0, &[Go]), AtMost(20_000.0)],
+    ),
+    figure(
+        "piece_ns",
+        "a worker's time for a piece of work",
+        Unit::Nanoseconds,
+        &[],
+    ),
+];
+
+/// The same without bars.
+const BUSY_FEWER_FIGURES: &[Figure] = &[
+    figure(
+        "sleep_p50_us",
+        "sleep of 1 ms, late by: median",
+        Unit::Microseconds,
+        &[],
+    ),
+    figure("sleep_p99_us", "the same: 99 %", Unit::Microseconds, &[]),
+    figure("echo_p50_us", "answer: median", Unit::Microseconds, &[]),
+    figure("echo_p99_us", "the same: 99 %", Unit::Microseconds, &[]),
+];
+
+const fn busy(name: &'static str, what: &'static str) -> Workload {
+    Workload {
+        name,
+        what,
+        kind: Kind::Served,
+        workers: Workers::Any,
+        rivals: &[Go],
+        figures: BUSY_FIGURES,
+    }
+}
+
 /// In the order in which they run.
 pub const IO: &[Workload] = &[
     Workload {
@@ -119,6 +177,20 @@ pub const IO: &[Workload] = &[
                 &[Times(1.0, &[Tokio])],
             ),
         ],
+    },
+    busy(
+        "busy_1",
+        "sleeps and answers beside one task per worker that computes (not pinned)",
+    ),
+    busy("busy_3", "the same beside three per worker"),
+    busy("busy_10", "the same beside ten per worker"),
+    Workload {
+        name: "busy_fewer",
+        what: "the same beside one for all workers but one, which began first",
+        kind: Kind::Served,
+        workers: Workers::Several,
+        rivals: &[Go],
+        figures: BUSY_FEWER_FIGURES,
     },
     Workload {
         name: "file_read",

@@ -29,6 +29,7 @@
 //! `sinew bench` runs `sinew __load run NAME --workers N --scale S -- SERVER…`
 //! which starts the server itself and knows how NAME is loaded.
 
+mod beside;
 mod echo;
 mod histogram;
 mod meter;
@@ -52,6 +53,9 @@ use super::serve::{ANYWHERE, CHUNK, raise_file_limit};
 /// A server that says nothing for so long has failed.
 const SILENCE: Duration = Duration::from_secs(10);
 
+/// How often a server whose other tasks compute is asked for each order.
+const SAMPLES: u64 = 300;
+
 /// Connections whose memory does not count: what is made once is made by then.
 const FIRST: usize = 100;
 
@@ -68,6 +72,8 @@ enum Kind {
     Quiet,
     /// Nothing: what do the connections weigh?
     Idle,
+    /// One message at a time, beside tasks that compute: so many of each order.
+    Beside(u64),
 }
 
 /// How a server is loaded.
@@ -89,6 +95,9 @@ impl Load {
             "proxy" => (Kind::Proxy, 8, 3.0),
             "io_even" => (Kind::Quiet, job.count(1_000).max(20), 2.0),
             "idle_conn" => (Kind::Idle, job.count(5_000).max(100), 1.0),
+            "busy_1" | "busy_3" | "busy_10" | "busy_fewer" => {
+                (Kind::Beside(job.count(SAMPLES).max(20)), 1, 1.0)
+            }
             _ => return None,
         };
         Some(Load {
@@ -101,7 +110,7 @@ impl Load {
 
     /// Whether the server has one CPU and we have the other.
     fn is_pinned(&self) -> bool {
-        self.kind != Kind::Quiet
+        !matches!(self.kind, Kind::Quiet | Kind::Beside(_))
     }
 
     fn run(
@@ -113,6 +122,7 @@ impl Load {
         let n = self.connections;
         let meter = match self.kind {
             Kind::Idle => return weigh(addr, server, n),
+            Kind::Beside(samples) => return beside::run(addr, samples, self.workers, SILENCE),
             Kind::Echo | Kind::Quiet => {
                 let mut echo = Echo::connect(addr, n, self.kind == Kind::Quiet)?;
                 let mut meter = Meter::start(server, self.span);

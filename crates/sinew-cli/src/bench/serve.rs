@@ -8,6 +8,9 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
+
+use super::child::Job;
 
 /// Bytes of a message of the echo workloads and of a request and a response of
 /// the short connections.
@@ -30,6 +33,63 @@ pub const BLOCK: usize = 4096;
 pub const IN_FLIGHT: u64 = 64;
 /// Blocks of the file that is read: 64 MiB.
 pub const BLOCKS: u64 = 16 * 1024;
+
+/// What a computing task does between two looks at whether others wait: some µs.
+#[allow(dead_code, reason = "the rival that has it is not written in Rust")]
+pub const PIECE: u32 = 12;
+/// How long a server sleeps that is told to.
+#[allow(dead_code, reason = "as above")]
+pub const SHORT_NAP: Duration = Duration::from_millis(1);
+/// Until tasks that compute are known to.
+#[allow(dead_code, reason = "as above")]
+pub const SETTLE: Duration = Duration::from_millis(100);
+
+/// How many tasks compute in a server: `busy_K` says how many for each worker;
+/// `busy_fewer` has one for all workers but one.
+#[allow(dead_code, reason = "as above")]
+pub fn busy_tasks(job: &Job) -> usize {
+    match job.name.strip_prefix("busy_").map(str::parse::<usize>) {
+        Some(Ok(each)) => each * job.workers,
+        _ => job.workers - 1,
+    }
+}
+
+/// What the first byte of a message asks such a server for. The answer has the
+/// order's value in the eight bytes from the ninth on.
+#[allow(dead_code, reason = "as above")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Order {
+    /// To send the message back.
+    Echo = 0,
+    /// To sleep for [`SHORT_NAP`]: the value is how late it was, in ns.
+    Nap = 1,
+    /// The value is how many pieces of work are done.
+    Count = 2,
+}
+
+#[allow(dead_code, reason = "as above")]
+impl Order {
+    pub fn of(message: &[u8; MESSAGE]) -> Order {
+        match message[0] {
+            1 => Order::Nap,
+            2 => Order::Count,
+            _ => Order::Echo,
+        }
+    }
+
+    pub fn write_to(self, message: &mut [u8; MESSAGE]) {
+        message[0] = self as u8;
+    }
+
+    pub fn value(message: &[u8; MESSAGE]) -> u64 {
+        u64::from_le_bytes(message[8..16].try_into().expect("eight bytes"))
+    }
+
+    pub fn set_value(message: &mut [u8; MESSAGE], value: u64) {
+        message[8..16].copy_from_slice(&value.to_le_bytes());
+    }
+}
 
 /// Where every server listens: the kernel chooses the port.
 pub const ANYWHERE: &str = "127.0.0.1:0";

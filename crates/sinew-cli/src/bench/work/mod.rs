@@ -1,6 +1,7 @@
 //! Sinew's side of the workloads, run as a child process.
 
 mod allocs;
+mod busy;
 mod channels;
 mod files;
 mod io;
@@ -56,6 +57,7 @@ fn run_on_sinew(job: &Job) -> bool {
         "wake_thread" | "wake_apart" => tasks::wake_thread(job),
         "idle" => tasks::idle(job, &runtime(job)),
         "balance" => tasks::balance(job, &runtime(job)),
+        "blocked_tenth" => tasks::blocked_tenth(job),
         "latency_spawn" => tasks::latency_spawn(job, &runtime(job)),
         "allocs" => allocs::spawning(job, &runtime(job)),
         "pingpong_0" | "pingpong_1" => channels::pingpong(job, &runtime(job)),
@@ -75,6 +77,7 @@ fn run_on_sinew(job: &Job) -> bool {
         "cancel_100k" => scopes::cancel_100k(job),
         "echo_100" | "echo_9000" | "io_even" => io::echo(&runtime(job)),
         "idle_conn" => io::idle_conn(job),
+        "busy_1" | "busy_3" | "busy_10" | "busy_fewer" => busy::serve(job, &runtime(job)),
         "short" => io::short(&runtime(job)),
         "proxy" => io::proxy(&runtime(job)),
         "file_read" => files::file_read(job, &runtime(job)),

@@ -200,6 +200,34 @@ pub fn balance(job: &Job, rt: &Runtime) {
     report("unevenness", tally.unevenness(job.workers));
 }
 
+/// Each tenth fiber blocks its worker, once without spares to stand in for it and once with.
+pub fn blocked_tenth(job: &Job) {
+    let n = job.count(400);
+    for (key, spares) in [("without", 0), ("with", job.workers)] {
+        let builder = Runtime::builder().workers(job.workers);
+        let quiet = builder.on_hog(|_| ()).spare_workers(spares);
+        let rt = quiet.build().expect("the runtime did not start");
+        let took = rt.run(|| {
+            let start = Instant::now();
+            let task = |index| {
+                spawn(move || {
+                    if index % 10 == 0 {
+                        std::thread::sleep(Duration::from_millis(20));
+                    } else {
+                        black_box(fib(black_box(FIB)));
+                    }
+                })
+            };
+            let handles: Vec<_> = (0..n).map(task).collect();
+            for handle in handles {
+                handle.join().unwrap();
+            }
+            start.elapsed()
+        });
+        report(key, took.as_secs_f64() * 1e3);
+    }
+}
+
 pub fn latency_spawn(job: &Job, rt: &Runtime) {
     rt.run(|| {
         report_spawn_latency(job, |started| {
