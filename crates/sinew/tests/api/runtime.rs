@@ -1,6 +1,6 @@
 //! Runtimes: settings, nesting, several at once.
 
-use crate::harness::{Gate, on_workers, runtime, wait_until, watch};
+use crate::harness::{Gate, on_workers, runtime, runtime_without_spares, wait_until, watch};
 use sinew::{Runtime, WaitReason};
 use std::collections::HashSet;
 use std::time::Duration;
@@ -41,7 +41,8 @@ fn a_bad_setting_is_named_with_its_range() {
 fn a_runtime_has_as_many_workers_as_asked_for() {
     let _watch = watch();
     for workers in [1, 2, 5, 16] {
-        let runtime = runtime(workers);
+        // Without spares: they would stand in for workers that are missing.
+        let runtime = runtime_without_spares(workers);
         assert_eq!(runtime.stats().workers.len(), workers);
         // Each is kept busy until all are.
         let seen = std::sync::Arc::new(std::sync::Mutex::new(HashSet::new()));

@@ -27,7 +27,8 @@ fn the_numbers_fit_what_was_done() {
         assert_eq!((now.spawned, now.live, now.stacks), (15, 15, 15));
         assert!(now.switches >= 15, "{now:?}");
         assert!(now.stack_bytes_reserved >= 15 * 4096, "{now:?}");
-        assert_eq!(now.workers.len(), workers);
+        // There may be a spare more, if a worker was found in the kernel for some time.
+        assert!(now.workers.len() >= workers, "{now:?}");
         assert_eq!(
             now.workers.iter().map(|worker| worker.started).sum::<u64>(),
             15

@@ -95,6 +95,12 @@ pub fn runtime(workers: usize) -> Runtime {
     Runtime::builder().workers(workers).build().unwrap()
 }
 
+/// A runtime with that many workers, whose fibers no other thread ever runs.
+pub fn runtime_without_spares(workers: usize) -> Runtime {
+    let builder = Runtime::builder().workers(workers).spare_workers(0);
+    builder.build().unwrap()
+}
+
 /// Calls `test` with a runtime of one and one of two workers; the end of each
 /// waits for its fibers.
 pub fn on_workers(test: impl Fn(&Runtime)) {

@@ -13,13 +13,16 @@ thread_local! {
     static RAN_LAST: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
+/// Two workers, and a spare for each: a worker that waits for memory is taken for blocked.
+const THREADS: usize = 4;
+
 /// Turns of computing fibers, counted on each worker.
 #[derive(Clone)]
 pub struct Turns(Arc<Counts>);
 
 struct Counts {
     workers: AtomicUsize,
-    turns: [AtomicUsize; 2],
+    turns: [AtomicUsize; THREADS],
     fibers: AtomicUsize,
     stop: Gate,
 }
@@ -28,7 +31,7 @@ impl Turns {
     pub fn new() -> Self {
         Self(Arc::new(Counts {
             workers: AtomicUsize::new(0),
-            turns: [AtomicUsize::new(0), AtomicUsize::new(0)],
+            turns: [const { AtomicUsize::new(0) }; THREADS],
             fibers: AtomicUsize::new(0),
             stop: Gate::new(),
         }))
