@@ -46,8 +46,8 @@ struct Listeners {
     count: usize,
     /// There is a handler; this was there before it.
     handled: Option<Former>,
-    /// Somebody has listened for one signal only, and does not any more: when nobody is
-    /// left the signal gets its former action back.
+    /// Somebody has listened for one signal only, and does not any more. From then on the
+    /// signal gets its former action back whenever nobody listens.
     one_shot: bool,
 }
 
@@ -135,7 +135,6 @@ impl Kind {
             // error is none that a signal has which was handled before.
             if handler::restore(self.number, former).unwrap_or(false) {
                 listeners.handled = None;
-                listeners.one_shot = false;
             } else {
                 self.unwanted.store(true, Ordering::Relaxed);
             }

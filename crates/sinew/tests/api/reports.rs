@@ -1,6 +1,7 @@
 //! What a runtime says on standard error: of panics, and of fibers that wait for each other.
 //! Each case is a child process: this same binary with a variable set.
 
+use crate::harness::child::this_program;
 use crate::harness::watch;
 use sinew::sync::{Mutex, Semaphore};
 use sinew::{Builder, FiberInfo, Runtime, RuntimeBuilder, WaitReason};
@@ -175,7 +176,7 @@ fn deadlock() {
 }
 
 fn command(case: &str) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    let mut command = this_program();
     command
         .args(["--exact", "reports::child", "--nocapture"])
         .env(CASE, case)

@@ -1,8 +1,9 @@
 //! `#[sinew::test]`: its limit of time, and panics that nobody takes. Tests that are to fail do
 //! so in a child process: this same binary with a variable set.
 
+use crate::harness::child::this_program;
 use crate::harness::watch;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 const FAILS: &str = "SINEW_TEST_FAILS";
@@ -194,7 +195,7 @@ mod passing {
 }
 
 fn run(test: &str, variables: &[(&str, &str)]) -> (bool, String) {
-    let output = Command::new(std::env::current_exe().unwrap())
+    let output = this_program()
         .args(["--exact", &format!("trial::failing::{test}"), "--nocapture"])
         .env(FAILS, "1")
         .env_remove("SINEW_TEST_TIMEOUT")
@@ -286,7 +287,7 @@ fn the_variable_sets_the_usual_limit_and_takes_all_limits_away() {
     );
 
     // Without a limit it hangs: it is ended here.
-    let mut child = Command::new(std::env::current_exe().unwrap())
+    let mut child = this_program()
         .args(["--exact", "trial::failing::body_that_parks", "--nocapture"])
         .env(FAILS, "1")
         .env("SINEW_TEST_TIMEOUT", "0")

@@ -17,6 +17,7 @@ pub fn child(case: &str) -> bool {
         "foreign signal on a full stack" => foreign_signal_on_a_full_stack(),
         "second ctrl-c" => second_ctrl_c(),
         "ctrl-c listened" => listened_to_ctrl_c(),
+        "ctrl-c after a listener" => ctrl_c_after_a_listener(),
         "ctrl-c cancelled" => cancelled_ctrl_c(),
         "ctrl-c former handler" => former_handler(),
         "listen on a small stack" => listen_on_a_small_stack(),
@@ -219,6 +220,33 @@ fn listened_to_ctrl_c() {
 fn while_the_program_listens_each_ctrl_c_is_delivered() {
     let _watch = watch();
     run_case("ctrl-c listened", &[]).succeeded();
+}
+
+/// A one-shot has returned; after it a listener comes and goes.
+fn ctrl_c_after_a_listener() {
+    do_not_ignore_interrupts();
+    super::runtime().run(|| {
+        let stops = sinew::spawn(ctrl_c);
+        wait_until(|| stops.fiber().wait_reason() == WaitReason::Signal);
+        interrupt();
+        stops.join().unwrap().unwrap();
+        let mut listens = signal(SignalKind::interrupt()).unwrap();
+        interrupt();
+        listens.recv().unwrap();
+        eprintln!("received by a listener");
+    });
+    interrupt();
+    loop {
+        std::thread::park();
+    }
+}
+
+#[test]
+fn a_ctrl_c_ends_the_program_also_if_a_listener_came_and_went_after_the_last_one() {
+    let _watch = watch();
+    run_case("ctrl-c after a listener", &[])
+        .died_by(SIGINT)
+        .says(&["received by a listener"]);
 }
 
 /// A one-shot that was cancelled listens no more, either.

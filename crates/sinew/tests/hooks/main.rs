@@ -9,7 +9,8 @@ mod harness;
 mod pair;
 mod spans;
 
-use std::process::{Command, Output, Stdio};
+use harness::child::this_program;
+use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 const CHILD: &str = "SINEW_TEST_CHILD";
@@ -24,7 +25,7 @@ fn child(test: &str, body: impl FnOnce()) -> Option<Output> {
         body();
         return None;
     }
-    let child = Command::new(std::env::current_exe().unwrap())
+    let child = this_program()
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env(CHILD, test)
         .env_remove("RUST_BACKTRACE")
