@@ -413,3 +413,33 @@ fn of_many_fibers_that_wait_for_few_stacks_each_ends() {
         assert_eq!(Arc::strong_count(&alive), 1);
     }
 }
+
+/// The monitor's request may come when the fiber that it was meant for has just left.
+#[test]
+fn a_request_to_leave_that_was_meant_for_the_turn_before_interrupts_nobody() {
+    use crate::sched::current;
+    use crate::worker::urgency;
+
+    // In strict order the monitor asks only for the quantum's sake, and so never here.
+    let builder = Runtime::builder().workers(1).strict_order(true);
+    let runtime = builder.quantum(Duration::from_secs(3600)).build().unwrap();
+    runtime.run(|| {
+        let ran = Arc::new(AtomicUsize::new(0));
+        let theirs = ran.clone();
+        let other = crate::spawn(move || theirs.store(1, Ordering::Relaxed));
+        let ask = |turns_ago| {
+            // SAFETY: a fiber runs here, so this thread has a live core; the borrow ends
+            // before the fiber leaves its stack.
+            let remote = unsafe { &*current::core() }.remote();
+            let turn = remote.counters.switches.load(Ordering::Relaxed);
+            urgency::ask(remote, turn - turns_ago, true);
+        };
+        ask(1);
+        crate::safepoint();
+        assert_eq!(ran.load(Ordering::Relaxed), 0);
+        ask(0);
+        crate::safepoint();
+        assert_eq!(ran.load(Ordering::Relaxed), 1);
+        other.join().unwrap();
+    });
+}

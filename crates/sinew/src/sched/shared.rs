@@ -150,6 +150,8 @@ pub(crate) struct Remote {
     pub(crate) preempt: AtomicBool,
     /// Raised with `preempt` when the fiber has used up its quantum.
     pub(crate) spent: AtomicBool,
+    /// The count of switches for which `preempt` was raised.
+    pub(crate) asked_in: AtomicU64,
     /// Raised by each tick: the worker is to look around before its next turn. Also
     /// raised with `resort`.
     pub(crate) look: AtomicBool,
@@ -235,6 +237,7 @@ impl Remote {
             stuck: AtomicBool::new(false),
             preempt: AtomicBool::new(false),
             spent: AtomicBool::new(false),
+            asked_in: AtomicU64::new(0),
             look: AtomicBool::new(false),
             computes: AtomicBool::new(false),
             resort: AtomicBool::new(false),
@@ -262,8 +265,22 @@ impl Remote {
     pub(crate) fn ask_to_resort(&self) {
         // Release: the worker that sees the flag sees why it was raised, and the one that
         // sees `look` sees `resort`; both pair with `worker::urgency::take_request`.
-        self.resort.store(true, Ordering::Release);
-        self.look.store(true, Ordering::Release);
+        self.resort.swap(true, Ordering::Release);
+        self.ask_to_look();
+    }
+
+    /// Lets the worker look around before its next turn.
+    pub(crate) fn ask_to_look(&self) {
+        // Release: as above. Every thread raises the flag by a read-modify-write: a store
+        // would cut off the edge from another thread that has raised it before, and the
+        // worker could take the flag away without seeing that one's reason.
+        self.look.swap(true, Ordering::Release);
+    }
+
+    /// The same, for the worker itself.
+    pub(crate) fn look_soon(&self) {
+        // Relaxed: there is nothing to be seen; a read-modify-write, see `ask_to_look`.
+        self.look.swap(true, Ordering::Relaxed);
     }
 
     /// How many unstarted fibers thieves could take here.

@@ -56,4 +56,4 @@ pub(crate) use hot::HotStacks;
 pub(crate) use no_stack::NoStack;
 pub(crate) use pool::{Given, PoolConfig, StackPool};
 pub(crate) use reserve::Reserve;
-pub(crate) use trim::Trim;
+pub(crate) use trim::{Trim, TrimGoal};

@@ -42,18 +42,57 @@ pub(crate) struct Trimmed {
     pub(crate) given: Given,
 }
 
+/// What is to be left by a trim that is made in steps.
+pub(crate) struct TrimGoal {
+    /// Used free stacks.
+    dirty: usize,
+    /// Idle slabs of each class.
+    idle: [usize; StackClass::COUNT],
+}
+
 /// A slot that is being cleaned. It is marked as taken, but has no handle.
 type Cleaning = (u32, usize);
 
 impl StackPool {
     /// Gives memory of free stacks back to the system.
     ///
-    /// Takes a third of a microsecond a stack and more: for the monitor, or for
-    /// a worker that has no other hope. While stacks are being cleaned nobody
-    /// can take them, so that a worker may have begun to starve meanwhile: see
-    /// [`Trimmed::given`].
+    /// Takes a third of a microsecond a stack and more: for a worker that has no other
+    /// hope. While stacks are being cleaned nobody can take them, so that a worker may
+    /// have begun to starve meanwhile: see [`Trimmed::given`].
     pub(crate) fn trim(&self, level: Trim) -> Trimmed {
-        let stacks = self.trim_stacks(level);
+        let mut goal = self.trim_goal(level);
+        let mut stacks = 0;
+        while let Some(more) = self.give_some_back(&mut goal) {
+            stacks += more;
+        }
+        self.trimmed(stacks)
+    }
+
+    /// What a trim of this level leaves; for [`trim_step`](Self::trim_step).
+    pub(crate) fn trim_goal(&self, level: Trim) -> TrimGoal {
+        let shelves = self.lock();
+        let left_of = |count: usize, keep: usize| {
+            let excess = count.saturating_sub(keep);
+            match level {
+                Trim::Half => count - excess.div_ceil(2),
+                Trim::All => count - excess,
+            }
+        };
+        TrimGoal {
+            dirty: left_of(shelves.dirty, KEEP),
+            // One slab of each class stays as a spare.
+            idle: std::array::from_fn(|class| left_of(shelves.classes[class].idle.len(), 1)),
+        }
+    }
+
+    /// A part of a [`trim`](Self::trim) that takes less than a millisecond, so that the
+    /// monitor, which tells workers about time, may make it between two ticks. None if
+    /// the goal is reached.
+    pub(crate) fn trim_step(&self, goal: &mut TrimGoal) -> Option<Trimmed> {
+        self.give_some_back(goal).map(|stacks| self.trimmed(stacks))
+    }
+
+    fn trimmed(&self, stacks: usize) -> Trimmed {
         // Whoever began to starve and then found nothing held the lock before
         // we last did, so that we see it.
         let given = if self.is_starving() && stacks > 0 {
@@ -64,88 +103,86 @@ impl StackPool {
         Trimmed { stacks, given }
     }
 
-    fn trim_stacks(&self, level: Trim) -> usize {
-        let (slabs, target) = {
+    /// Unmaps one slab, or cleans a round of stacks; how many stacks that were, or none
+    /// if the goal is reached.
+    fn give_some_back(&self, goal: &mut TrimGoal) -> Option<usize> {
+        let surplus = {
             let mut shelves = self.lock();
-            let excess = shelves.dirty.saturating_sub(KEEP);
-            let target = match level {
-                Trim::Half => shelves.dirty - excess.div_ceil(2),
-                Trim::All => shelves.dirty - excess,
-            };
-            let slabs = shelves.remove_surplus(level);
+            let surplus = shelves.remove_surplus(goal);
             self.publish(&shelves);
-            (slabs, target)
+            surplus
         };
-        let mut released = 0;
-        for slab in slabs {
-            released += slab.dirty();
-            self.unmap(slab);
-        }
-        let mut work = Vec::new();
-        loop {
-            let mut shelves = self.lock();
-            shelves.take_dirty(target, &mut work);
-            self.publish(&shelves);
-            if work.is_empty() {
-                return released;
+        match surplus {
+            Some((class, slab)) => {
+                let stacks = slab.dirty();
+                if self.unmap(slab) {
+                    return Some(stacks);
+                }
+                goal.idle[class] = usize::MAX; // it would be refused again
+                Some(0)
             }
-            let spans = shelves.spans_of(&work);
-            drop(shelves);
-            // SAFETY: the slots are marked as taken and have no handle, so
-            // that nobody runs on them or needs their contents. The spans
-            // cover their guards too, which survive this advice.
-            let cleaned = unsafe { clean(&spans) };
-            let mut shelves = self.lock();
-            let count = work.len();
-            for (id, slot) in work.drain(..) {
-                shelves.put_back(id, slot, cleaned);
-            }
-            self.publish(&shelves);
-            if !cleaned {
-                return released; // locked memory: it would be refused again
-            }
-            released += count;
+            None => self.clean_a_round(goal),
         }
     }
 
-    fn unmap(&self, slab: Slab) {
+    fn clean_a_round(&self, goal: &mut TrimGoal) -> Option<usize> {
+        let mut shelves = self.lock();
+        let work = shelves.take_dirty(goal.dirty);
+        self.publish(&shelves);
+        if work.is_empty() {
+            return None;
+        }
+        let spans = shelves.spans_of(&work);
+        drop(shelves);
+        // SAFETY: the slots are marked as taken and have no handle, so
+        // that nobody runs on them or needs their contents. The spans
+        // cover their guards too, which survive this advice.
+        let cleaned = unsafe { clean(&spans) };
+        let mut shelves = self.lock();
+        for &(id, slot) in &work {
+            shelves.put_back(id, slot, cleaned);
+        }
+        self.publish(&shelves);
+        if cleaned {
+            return Some(work.len());
+        }
+        goal.dirty = usize::MAX; // locked memory: it would be refused again
+        None
+    }
+
+    /// False if the slab could not be unmapped, and is kept.
+    fn unmap(&self, slab: Slab) -> bool {
         let splits = slab.splits();
         match slab.unmap() {
-            Ok(()) => Guards::forget(splits),
+            Ok(()) => {
+                Guards::forget(splits);
+                true
+            }
             Err(slab) => {
-                // It would have split a mapping, at vm.max_map_count: keep it.
+                // It would have split a mapping, at vm.max_map_count.
                 let mut shelves = self.lock();
                 shelves.add(slab);
                 self.publish(&shelves);
+                false
             }
         }
     }
 }
 
 impl Shelves {
-    /// Takes idle slabs out, youngest first: all of each class but a spare one,
-    /// or half as many.
-    fn remove_surplus(&mut self, level: Trim) -> Vec<Slab> {
-        let mut removed = Vec::new();
-        for class in 0..StackClass::COUNT {
-            let surplus = self.classes[class].idle.len().saturating_sub(1);
-            let count = match level {
-                Trim::Half => surplus.div_ceil(2),
-                Trim::All => surplus,
-            };
-            for _ in 0..count {
-                let Some(&id) = self.classes[class].idle.last() else {
-                    break;
-                };
-                removed.push(self.remove(id));
-            }
-        }
-        removed
+    /// Takes the youngest idle slab of a class out that has more of them than it is to
+    /// keep.
+    fn remove_surplus(&mut self, goal: &TrimGoal) -> Option<(usize, Slab)> {
+        let has_more = |class: &usize| self.classes[*class].idle.len() > goal.idle[*class];
+        let class = (0..StackClass::COUNT).find(has_more)?;
+        let &id = self.classes[class].idle.last()?;
+        Some((class, self.remove(id)))
     }
 
     /// Marks used slots as taken, youngest slabs of the biggest classes first,
     /// until `target` used ones are left or the round is full.
-    fn take_dirty(&mut self, target: usize, work: &mut Vec<Cleaning>) {
+    fn take_dirty(&mut self, target: usize) -> Vec<Cleaning> {
+        let mut work = Vec::new();
         for class in (0..StackClass::COUNT).rev() {
             while self.dirty > target && work.len() < ROUND {
                 let Some(&id) = self.classes[class].dirty.last() else {
@@ -158,6 +195,7 @@ impl Shelves {
                 work.push((id, slot));
             }
         }
+        work
     }
 
     /// Runs of neighbouring slots as one span each. Slots of one slab come in

@@ -17,6 +17,7 @@ use super::Lock;
 use super::log::log;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
@@ -34,7 +35,10 @@ pub(crate) struct ThreadRef {
 pub(crate) fn is_known() -> bool {
     static SAID: Once = Once::new();
     let activity = ThreadRef::current().map(|thread| thread.activity());
-    let known = activity == Some(Activity::Runs);
+    // If it could not be opened for want of a descriptor there may be one later; a look
+    // at the name needs none.
+    let known = activity == Some(Activity::Runs)
+        || activity == Some(Activity::Unknown) && Path::new("/proc/thread-self/stat").exists();
     if !known {
         SAID.call_once(|| {
             log(

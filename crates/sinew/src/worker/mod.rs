@@ -16,6 +16,7 @@ pub(crate) mod hog;
 mod kept;
 pub(crate) mod monitor;
 pub(crate) mod pool;
+mod retry;
 pub(crate) mod run;
 pub(crate) mod search;
 pub(crate) mod services;

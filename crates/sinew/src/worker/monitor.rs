@@ -1,6 +1,6 @@
 //! The monitor: a thread that watches the workers while they work.
 //!
-//! Once per [`TICK`], or [`LONG_TICK`] while no fiber computes, it
+//! Once per [`TICK`], or [`LONG_TICK`] while it knows of no fiber that computes, it
 //!
 //! * tells each worker that time has passed, and whether its fiber is to let others
 //!   run ([`urgency`]);
@@ -18,20 +18,24 @@
 //! monitor tidies up once more and sleeps too, until a worker rings it awake.
 
 use super::hog::{OnHog, TurnWatch};
+use super::retry::Retry;
 use super::spare::Compensation;
 use super::stall::StallWatch;
 use super::{shutdown, starve, urgency};
 use crate::fiber::slab;
 use crate::sched::shared::{Remote, Shared};
-use crate::stack::{Given, Trim};
+use crate::stack::{Given, Trim, TrimGoal};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 const TICK: Duration = Duration::from_millis(1);
-/// The same while every worker sleeps or has switched since the last tick, and none
-/// has a preempted fiber. The monitor may run on the very CPU that a worker wants: a
-/// tick each ms took 3 % of it under load.
+/// The same while every worker sleeps, or has switched since the last tick as often as
+/// one with short turns does, and none has a preempted fiber. The monitor may run on the
+/// very CPU that a worker wants: a tick each ms took 3 % of it under load.
+///
+/// So a fiber that begins to compute among others with short turns is found by the first
+/// tick that sees no switch since the one before, after 5 to 10 ms.
 const LONG_TICK: Duration = Duration::from_millis(5);
 /// Between two rounds of giving memory back while there is work.
 const TRIM_EVERY: Duration = Duration::from_millis(100);
@@ -70,9 +74,10 @@ pub(crate) fn run(shared: &Arc<Shared>, settings: &MonitorSettings) {
     let mut tick = TICK;
     let mut compensation = Compensation::default();
     let mut trimmed = start;
+    let mut goal = None;
     let mut asleep_since = None;
     let mut stalls = StallWatch::default();
-    let mut retry = Retry::new(start);
+    let mut retry = Retry::new(start, TICK);
     while !shared.stop.load(Ordering::Relaxed) {
         shared.monitor.doze(tick);
         let now = Instant::now();
@@ -81,7 +86,7 @@ pub(crate) fn run(shared: &Arc<Shared>, settings: &MonitorSettings) {
             computing |= observe(shared, remote, watch, settings, now);
         }
         tick = if computing { TICK } else { long_tick };
-        compensation.tick(shared, |slot| watches[slot].turn.waits());
+        compensation.tick(shared, now, |slot| watches[slot].turn.waits());
         // Relaxed: a worker that never switches again does not look at it.
         if shared.draining.load(Ordering::Relaxed) {
             shutdown::poke(shared);
@@ -89,9 +94,13 @@ pub(crate) fn run(shared: &Arc<Shared>, settings: &MonitorSettings) {
         if now - trimmed >= TRIM_EVERY {
             trimmed = now;
             slab::trim(false);
-            if shared.stacks.excess() > 0 {
-                trim(shared, Trim::Half);
+            if goal.is_none() && shared.stacks.excess() > 0 {
+                goal = Some(shared.stacks.trim_goal(Trim::Half));
             }
+        }
+        // A step at each tick: workers rely on the ticks.
+        if goal.as_mut().is_some_and(|goal| !trim_step(shared, goal)) {
+            goal = None;
         }
         // Relaxed: looked at again at the next tick.
         if shared.out_of_stacks.load(Ordering::Relaxed) != 0 {
@@ -101,13 +110,14 @@ pub(crate) fn run(shared: &Arc<Shared>, settings: &MonitorSettings) {
             }
             continue;
         }
-        retry = Retry::new(now);
+        retry = Retry::new(now, TICK);
         if !shared.idle.all_asleep() {
             asleep_since = None;
             continue;
         }
         if now - *asleep_since.get_or_insert(now) >= LINGER {
-            trim(shared, Trim::All);
+            let mut goal = shared.stacks.trim_goal(Trim::All);
+            while shared.idle.all_asleep() && trim_step(shared, &mut goal) {}
             slab::trim(true);
             // Somebody may have begun to starve since that was looked at above.
             let still = || {
@@ -132,39 +142,17 @@ pub(crate) fn run(shared: &Arc<Shared>, settings: &MonitorSettings) {
     }
 }
 
-/// Ever longer pauses between tries to get a stack.
-struct Retry {
-    next: Instant,
-    pause: Duration,
-}
-
-impl Retry {
-    const LONGEST: Duration = Duration::from_millis(100);
-
-    fn new(now: Instant) -> Self {
-        Self {
-            next: now,
-            pause: TICK,
-        }
-    }
-
-    fn is_due(&mut self, now: Instant) -> bool {
-        if now < self.next {
-            return false;
-        }
-        self.next = now + self.pause;
-        self.pause = (2 * self.pause).min(Self::LONGEST);
-        true
-    }
-}
-
-fn trim(shared: &Shared, level: Trim) {
-    if shared.stacks.trim(level).given == Given::Wanted {
+/// False if there was nothing left to give back.
+fn trim_step(shared: &Shared, goal: &mut TrimGoal) -> bool {
+    let trimmed = shared.stacks.trim_step(goal);
+    if trimmed.is_some_and(|trimmed| trimmed.given == Given::Wanted) {
         starve::ask_kernel(shared);
     }
+    trimmed.is_some()
 }
 
-/// True if fibers compute on this worker: the next tick should come soon.
+/// True if fibers compute on this worker, or have turns of a millisecond and more: the
+/// next tick should come soon.
 fn observe(
     shared: &Shared,
     remote: &Remote,
@@ -186,14 +174,23 @@ fn observe(
     } else {
         now - watch.since
     };
-    let asked = running && urgency::remind(remote, &shared.settings, running_for, settings.quantum);
+    let asked = running
+        && urgency::remind(
+            remote,
+            &shared.settings,
+            switches,
+            running_for,
+            settings.quantum,
+        );
     if switched {
         let computes = remote.computes.load(Ordering::Relaxed);
         remote.stuck.store(computes, Ordering::Relaxed);
+        let turns = switches - watch.switches;
+        let are_long = running && Duration::from_millis(turns) <= now - watch.since;
         watch.switches = switches;
         watch.since = now;
         watch.turn.begin(remote, running, now);
-        return computes;
+        return computes || are_long;
     }
     watch.turn.goes_on(remote, now);
     if running_for >= TICK {

@@ -107,7 +107,10 @@ pub(crate) fn even_out(core: &Core) {
     let theirs = victim.counters.load.load(Ordering::Relaxed) as usize;
     let waiting = victim.stealable();
     let stuck = waiting > 0 && victim.stuck.load(Ordering::Relaxed);
-    if stuck || waiting >= 2 && 2 * core.load() < theirs {
+    // Where fibers compute a new one would stay beside them for good. The CPU is used
+    // either way. Relaxed: as above.
+    let computes = core.has_preempted() || core.remote().stuck.load(Ordering::Relaxed);
+    if stuck || !computes && waiting >= 2 && 2 * core.load() < theirs {
         if let Some(entry) = steal(core, victim) {
             if core.push_stealable(entry) > 1 {
                 // As in `Core::take_mail`.

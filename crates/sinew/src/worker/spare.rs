@@ -27,6 +27,7 @@
 //! Invariant 2 (the gate): a spare is started under the lock of [`Spares`], unless that was
 //! closed. The end of a runtime closes it, and knows every thread from then on.
 
+use super::retry::Retry;
 use super::{kept, search, services, shutdown};
 use crate::fiber::Block;
 use crate::primitive::{Ordering, fence};
@@ -35,7 +36,7 @@ use crate::reactor::Reactor;
 use crate::sched::core::Core;
 use crate::sched::shared::{Remote, Shared, WorkerEnd};
 use crate::stack::Given;
-use crate::sys::log::log;
+use crate::sys::log::{self, log};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
@@ -43,6 +44,8 @@ use std::time::{Duration, Instant};
 
 /// For how many ticks in a row a worker must be blocked, and fibers wait.
 const PATIENCE: u32 = 2;
+/// The pause after the first try to start a spare for which there was no thread.
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
 /// How long a spare that has nothing to do stays.
 pub(crate) const LINGER: Duration = Duration::from_secs(10);
 
@@ -91,16 +94,17 @@ impl Spares {
         std::mem::take(&mut threads.handles)
     }
 
-    /// Starts a thread in the first empty slot; false if there is none, or no thread.
-    fn start_one(&self, shared: &Arc<Shared>) -> bool {
+    /// Starts a thread in the first empty slot; false if there is none. An error is the
+    /// system's, which gave no thread.
+    fn start_one(&self, shared: &Arc<Shared>) -> io::Result<bool> {
         let slots = shared.remotes.iter().skip(shared.workers);
         let Some(remote) = slots.into_iter().find(|remote| remote.duty.fill()) else {
-            return false;
+            return Ok(false);
         };
         let mut threads = self.lock();
         if threads.closed {
             remote.duty.vacate();
-            return false;
+            return Ok(false);
         }
         shared.idle.join();
         remote.set_end(WorkerEnd::Running);
@@ -112,14 +116,13 @@ impl Spares {
             Ok(handle) => {
                 threads.handles.retain(|handle| !handle.is_finished());
                 threads.handles.push(handle);
-                true
+                Ok(true)
             }
             Err(error) => {
-                log(&format!("no thread for a spare worker: {error}"));
                 shared.idle.leave();
                 remote.set_end(WorkerEnd::Stopped);
                 remote.duty.vacate();
-                false
+                Err(error)
             }
         }
     }
@@ -137,12 +140,21 @@ pub(crate) fn take_deques(shared: &Shared, index: usize) -> Deques {
 pub(crate) struct Compensation {
     /// For how many ticks in a row unstarted fibers have waited.
     unserved: u32,
+    /// When to try again, after the system has given no thread.
+    retry: Option<Retry>,
+    /// That was said.
+    said: bool,
 }
 
 impl Compensation {
     /// Looks whether there are too few workers, or too many. `waits` says for how many
     /// ticks the worker in a slot has been blocked.
-    pub(crate) fn tick(&mut self, shared: &Arc<Shared>, waits: impl Fn(usize) -> u32) {
+    pub(crate) fn tick(
+        &mut self,
+        shared: &Arc<Shared>,
+        now: Instant,
+        waits: impl Fn(usize) -> u32,
+    ) {
         if shared.remotes.len() == shared.workers {
             return;
         }
@@ -162,12 +174,35 @@ impl Compensation {
             return;
         }
         self.unserved += 1;
-        if self.unserved >= PATIENCE && runnable < shared.workers {
-            let spares = &services::of(shared).spares;
-            if recall_one(shared) || spares.start_one(shared) {
-                self.unserved = 0;
-            }
+        let is_due = self.unserved >= PATIENCE && runnable < shared.workers;
+        if is_due && (recall_one(shared) || self.start_one(shared, now)) {
+            self.unserved = 0;
         }
+    }
+
+    fn start_one(&mut self, shared: &Arc<Shared>, now: Instant) -> bool {
+        if self.retry.as_mut().is_some_and(|retry| !retry.is_due(now)) {
+            return false;
+        }
+        let error = match services::of(shared).spares.start_one(shared) {
+            Ok(started) => {
+                self.retry = None;
+                return started;
+            }
+            Err(error) => error,
+        };
+        if self.retry.is_none() {
+            self.retry = Some(Retry::new(now + FIRST_PAUSE, FIRST_PAUSE));
+        }
+        // Once, and at a later try if it would have to wait: the monitor has other duties.
+        if !self.said && !log::would_wait() {
+            self.said = true;
+            log(&format!(
+                "runtime '{}': no thread for a spare worker: {error}",
+                shared.settings.name
+            ));
+        }
+        false
     }
 }
 

@@ -14,8 +14,8 @@
 //! A fiber that leaves at a safepoint before its quantum is used up *gives way* only
 //! if somebody waits: a ready fiber of its priority or above, or a lower one that is
 //! owed a turn. Else it goes on, and the monitor counts that as the same turn. So the
-//! monitor need not know who waits on a worker: the worker looks itself, each
-//! millisecond, which costs it less than a microsecond. (Asking the kernel from the
+//! monitor need not know who waits on a worker: the worker looks itself, at each tick,
+//! which costs it less than a microsecond. (Asking the kernel from the
 //! monitor's thread would need its descriptors to outlive the worker, and published
 //! lengths of queues would cost each switch a store.)
 //!
@@ -25,8 +25,9 @@
 //! one that parks is woken like any other, however long they ran; for both the worker
 //! looks around, too.
 //!
-//! All flags are hints: one that is raised for a fiber that has just left makes the
-//! next one leave early, once.
+//! All flags are hints. With `preempt` the monitor stores in which turn, told by the
+//! worker's count of switches, it is raised ([`Remote::asked_in`]). A fiber that finds a
+//! request for the turn before its own leaves its stack for it, but is resumed at once.
 //!
 //! Where switches alone count (`Settings::by_time` is false) the monitor raises
 //! `preempt` with `spent` only, a preempted fiber goes to the end of the one queue,
@@ -45,29 +46,35 @@ use std::time::Duration;
 pub(super) const ASKED_AFTER: Duration = Duration::from_millis(1);
 
 /// Tells a worker about time; the monitor, at each tick that finds a fiber running.
-/// `running_for` is how long it is known to have done so without a switch. True if
-/// it was asked to leave.
+/// `switches` is the worker's count of them, and `running_for` how long the fiber is known
+/// to have run since the last one. True if it was asked to leave.
 pub(super) fn remind(
     remote: &Remote,
     settings: &Settings,
+    switches: u64,
     running_for: Duration,
     quantum: Duration,
 ) -> bool {
-    // Relaxed throughout: see the module header.
     let spent = running_for >= quantum;
     let asked = spent || settings.by_time && running_for >= ASKED_AFTER;
+    if asked {
+        ask(remote, switches, spent);
+    }
+    if settings.by_time {
+        remote.ask_to_look();
+    }
+    asked
+}
+
+/// Asks the fiber to leave that runs in the turn after so many switches.
+pub(crate) fn ask(remote: &Remote, switches: u64, spent: bool) {
+    // Relaxed: carried by the flag.
+    remote.asked_in.store(switches, Ordering::Relaxed);
     if spent {
         remote.spent.store(true, Ordering::Relaxed);
     }
-    if asked {
-        remote.preempt.store(true, Ordering::Relaxed);
-    }
-    if settings.by_time {
-        // Release: a request of this thread to retire (`spare`) may stand there; who sees
-        // this store sees that one's reason, too.
-        remote.look.store(true, Ordering::Release);
-    }
-    asked
+    // Release: pairs with the swap in `asked`.
+    remote.preempt.store(true, Ordering::Release);
 }
 
 /// What becomes of a fiber that has left its stack while it was asked to.
@@ -86,20 +93,23 @@ pub(super) enum Asked {
 #[inline(never)]
 pub(super) fn asked(core: &Core, block: NonNull<Block>, intent: Option<Intent>) -> Asked {
     let remote = core.remote();
-    remote.preempt.store(false, Ordering::Relaxed);
+    // Acquire: pairs with the Release in `ask`.
+    remote.preempt.swap(false, Ordering::Acquire);
     // A load and a store: what the monitor raises in between, it raises again.
     let spent = remote.spent.load(Ordering::Relaxed);
     remote.spent.store(false, Ordering::Relaxed);
-    if !core.by_time() {
-        return Asked::AsItIntends;
-    }
+    // Relaxed: the worker's own counter.
+    let turn = remote.counters.switches.load(Ordering::Relaxed);
+    let is_late = remote.asked_in.load(Ordering::Relaxed) != turn;
     match intent {
+        Some(Intent::Safepoint) if is_late => Asked::GoesOn,
+        _ if is_late || !core.by_time() => Asked::AsItIntends,
         None | Some(Intent::Park | Intent::Yield) => {
-            remote.look.store(true, Ordering::Relaxed);
+            remote.look_soon();
             Asked::AsItIntends
         }
         Some(Intent::Safepoint) if spent => {
-            remote.look.store(true, Ordering::Relaxed);
+            remote.look_soon();
             Asked::Behind
         }
         Some(Intent::Safepoint) => {
@@ -139,7 +149,7 @@ pub(super) fn look(core: &Core) -> bool {
 /// Takes the request to look, and sorts the queues if that was asked for.
 fn take_request(core: &Core) {
     let remote = core.remote();
-    // Acquire, both: pair with the Releases in `Remote::ask_to_resort`.
+    // Acquire, both: pair with the Releases in `Remote::ask_to_resort` and `ask_to_look`.
     remote.look.swap(false, Ordering::Acquire);
     if remote.resort.swap(false, Ordering::Acquire) {
         core.resort();

@@ -6,13 +6,14 @@ use crate::harness::{Gate, Log, runtime, wait_until, watch};
 use sinew::{Builder, Priority, Runtime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// More turns than a wait may take that ends in one of them: that one, those that
 /// end while the wait's own time runs, and some for ticks that come late. A worker
-/// that counts switches looks around after 61.
+/// that counts switches looks around after 61, and one whose woken fibers stood behind
+/// those that compute would let `EACH` of these run first.
 const FEW: usize = 12;
-const EACH: [usize; 2] = [3, 10];
+const EACH: [usize; 2] = [3, 30];
 const SAMPLES: usize = 15;
 
 /// Runs `test` in a fiber beside so many computing fibers for each worker, on one
@@ -28,6 +29,8 @@ fn beside_computing(test: impl Fn(&Turns) + Sync) {
                 let fibers: Vec<_> = (0..each * workers)
                     .map(|_| turns.compute(Priority::Normal))
                     .collect();
+                // One that has not had its first turn is not known to compute.
+                wait_until(|| turns.on_all() >= fibers.len());
                 test(&turns);
                 turns.stop();
                 for fiber in fibers {
@@ -48,6 +51,45 @@ fn a_sleeper_among_computing_fibers_waits_for_few_turns() {
             let waited = turns.on(here) - before;
             assert!(waited <= FEW, "sample {sample}: {waited} turns");
         }
+    });
+}
+
+/// Turns of some milliseconds that end by themselves: the first tick that sees a worker
+/// have few of them makes the next one come soon, which asks.
+#[test]
+fn a_sleeper_among_fibers_that_yield_after_some_milliseconds_waits_for_few_turns() {
+    const OTHERS: usize = 30;
+    let _watch = watch();
+    runtime(1).run(|| {
+        let (turns, done) = (Arc::new(AtomicUsize::new(0)), Gate::new());
+        let others: Vec<_> = (0..OTHERS)
+            .map(|_| {
+                let (turns, done) = (turns.clone(), done.clone());
+                sinew::spawn(move || {
+                    while !done.is_open() {
+                        let until = Instant::now() + Duration::from_millis(3);
+                        while Instant::now() < until {
+                            sinew::safepoint();
+                        }
+                        turns.fetch_add(1, Ordering::Relaxed);
+                        sinew::yield_now();
+                    }
+                })
+            })
+            .collect();
+        let mut waits: Vec<_> = (0..SAMPLES)
+            .map(|_| {
+                let before = turns.load(Ordering::Relaxed);
+                sinew::sleep(Duration::from_millis(1)).unwrap();
+                turns.load(Ordering::Relaxed) - before
+            })
+            .collect();
+        done.open();
+        others.into_iter().for_each(|fiber| fiber.join().unwrap());
+        // In the order of yields each wait takes about `OTHERS` turns. The monitor's own
+        // thread may have to wait for a CPU, hence the median.
+        waits.sort_unstable();
+        assert!(waits[SAMPLES / 2] <= FEW, "{waits:?}");
     });
 }
 
@@ -287,8 +329,8 @@ fn a_fiber_spawned_beside_computing_ones_starts_on_a_worker_without_them() {
             let where_to = Arc::new(std::sync::Mutex::new(None));
             let theirs = where_to.clone();
             // Until the monitor has seen that this fiber computes.
-            let until = std::time::Instant::now() + Duration::from_millis(5);
-            while std::time::Instant::now() < until {
+            let until = Instant::now() + Duration::from_millis(5);
+            while Instant::now() < until {
                 sinew::safepoint();
             }
             drop(sinew::spawn(move || {

@@ -50,6 +50,11 @@ impl Turns {
         self.0.turns[worker].load(Ordering::Relaxed)
     }
 
+    /// The same for all workers together.
+    pub fn on_all(&self) -> usize {
+        (0..THREADS).map(|worker| self.on(worker)).sum()
+    }
+
     /// Spawns a fiber that computes, with safepoints, until `stop`; its handle returns
     /// how many turns it had.
     pub fn compute(&self, priority: Priority) -> JoinHandle<usize> {

@@ -7,7 +7,7 @@ use crate::{Builder, IoDriver, JoinHandle, Runtime, RuntimeBuilder};
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What blocks a worker until it is opened.
 #[derive(Clone, Default)]
@@ -33,9 +33,13 @@ impl Latch {
     }
 }
 
+/// Fails if it takes so long that it must be a hang.
+#[track_caller]
 fn until(mut condition: impl FnMut() -> bool) {
+    let begun = Instant::now();
     while !condition() {
         std::thread::yield_now();
+        assert!(begun.elapsed() < Duration::from_secs(110), "it hangs");
     }
 }
 
@@ -58,6 +62,8 @@ fn with_drivers(test: impl Fn(RuntimeBuilder), linger: Duration) {
 
 /// Blocks both workers of `runtime`.
 fn block_both(runtime: &Runtime) -> (Latch, [JoinHandle<()>; 2]) {
+    // A worker whose thread has not run yet would leave its fiber to a spare.
+    until(|| runtime.shared().idle.all_asleep());
     let latch = Latch::default();
     let blocked = [(); 2].map(|()| {
         let latch = latch.clone();
@@ -145,7 +151,9 @@ fn a_retired_spare_takes_nothing_new_and_serves_what_it_has_started() {
                 let name = name.join().unwrap();
                 assert!(!is_spare(&name), "{name}");
             }
-            assert_eq!(runtime.stats().spare_threads, 1, "it has a fiber");
+            // It has a fiber. Another one that was started may still be on its way out.
+            until(|| runtime.stats().spare_threads <= 1);
+            assert_eq!(runtime.stats().spare_threads, 1);
             parked.fiber().unpark();
             let (begun, ended, local, child) = parked.join().unwrap();
             assert!(is_spare(&begun) && begun == ended && begun == local);
@@ -222,6 +230,53 @@ fn a_spare_stays_while_a_migratable_fiber_has_its_home_there() {
         each.sum::<usize>()
     };
     until(|| migrants() == 0); // a fiber is counted out after its join
+}
+
+/// Both workers keep their fiber for many ticks, as their statistics say.
+fn keep_for_many_ticks(runtime: &Runtime, blocked: bool) {
+    until(|| {
+        runtime.stats().workers[..2].iter().all(|worker| {
+            let time = if blocked {
+                worker.blocked
+            } else {
+                worker.longest_turn
+            };
+            time >= Duration::from_millis(50)
+        })
+    });
+}
+
+#[test]
+fn no_spare_stands_in_for_workers_that_compute() {
+    let runtime = builder(Duration::ZERO).build().unwrap();
+    until(|| runtime.shared().idle.all_asleep());
+    let (begun, stop) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let computing = [(); 2].map(|()| {
+        let (begun, stop) = (begun.clone(), stop.clone());
+        runtime.spawn(move || {
+            begun.fetch_add(1, Ordering::Relaxed);
+            while stop.load(Ordering::Relaxed) == 0 {
+                std::hint::spin_loop();
+            }
+        })
+    });
+    until(|| begun.load(Ordering::Relaxed) == 2);
+    let waits = runtime.spawn(thread_name);
+    keep_for_many_ticks(&runtime, false);
+    assert_eq!(runtime.stats().spare_threads, 0);
+    assert!(!waits.is_finished());
+    stop.store(1, Ordering::Relaxed);
+    assert!(!is_spare(&waits.join().unwrap()));
+    computing.map(|fiber| fiber.join().unwrap());
+}
+
+#[test]
+fn no_spare_comes_while_no_fiber_waits_to_start() {
+    let runtime = builder(Duration::ZERO).build().unwrap();
+    let (latch, blocked) = block_both(&runtime);
+    keep_for_many_ticks(&runtime, true);
+    assert_eq!(runtime.stats().spare_threads, 0);
+    unblock(&latch, blocked);
 }
 
 #[test]
