@@ -1,6 +1,7 @@
 //! How a child of a scope that judges its children has failed.
 
 use crate::error::{Cancelled, Payload};
+use crate::worker::first_frame::watch_caught;
 use std::any::Any;
 use std::error::Error;
 use std::fmt;
@@ -37,6 +38,13 @@ impl Panic {
         Self(Payload::new(payload))
     }
 
+    /// The running child's; a test hears of it if nobody gets it ([`Failure::handed_out`]).
+    pub(super) fn of_child(payload: Box<dyn Any + Send>) -> Self {
+        let mut payload = Payload::new(payload);
+        watch_caught(&mut payload);
+        Self(payload)
+    }
+
     /// What it said, if that was text.
     pub fn text(&self) -> Option<&str> {
         self.0.text()
@@ -69,6 +77,14 @@ impl fmt::Display for Panic {
 }
 
 impl<E> Failure<E> {
+    /// The caller of the scope gets it.
+    pub(super) fn handed_out(mut self) -> Self {
+        if let Self::Panic(panic) = &mut self {
+            panic.0.observed();
+        }
+        self
+    }
+
     /// The error that the child returned, if it did.
     pub fn into_error(self) -> Option<E> {
         match self {

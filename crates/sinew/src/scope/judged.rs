@@ -61,7 +61,8 @@ where
                 None
             }
             Err(payload) => {
-                self.duty.judge.failed(Failure::Panic(Panic::new(payload)));
+                let panic = Panic::of_child(payload);
+                self.duty.judge.failed(Failure::Panic(panic));
                 None
             }
         }

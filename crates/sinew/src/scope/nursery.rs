@@ -76,7 +76,7 @@ where
     let first = nursery.first.lock().take();
     match (outcome, first) {
         (Err(panic), _) => resume_unwind(panic),
-        (Ok(_), Some(failure)) => Err(failure),
+        (Ok(_), Some(failure)) => Err(failure.handed_out()),
         (Ok(Some(value)), None) => Ok(value),
         (Ok(None), None) => unreachable!("the body has failed, and said so"),
     }

@@ -72,7 +72,10 @@ where
     match (outcome, winner) {
         (Err(panic), _) => resume_unwind(panic),
         (Ok(()), Some(value)) => Ok(value),
-        (Ok(()), None) => Err(NoWinner { failures }),
+        (Ok(()), None) => {
+            let failures = failures.into_iter().map(Failure::handed_out).collect();
+            Err(NoWinner { failures })
+        }
     }
 }
 

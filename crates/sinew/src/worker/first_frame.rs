@@ -6,11 +6,13 @@
 //! child of, which may be gone after that. What remains, reusing
 //! the stack and the block, is the worker's, after the last switch.
 
+use crate::error::Payload;
 use crate::fiber::cancel::{Cause, Descent, descent};
 use crate::fiber::locals::Locals;
 use crate::fiber::{Begin, Block, Completed, FiberId, Root, Suspender};
 use crate::sched::hooks;
 use crate::sched::shared::Shared;
+use crate::sched::switch;
 use crate::sys::process;
 use crate::wait::children;
 use crate::wait::end::{wake_joiners, wake_list};
@@ -75,8 +77,8 @@ pub(crate) unsafe fn run_to_completion(fiber: &Block, begin: Begin, locals: &Loc
     unsafe { publish_outcome(fiber, locals) };
 }
 
-/// Has a test that runs the fiber hear of its panic if nobody takes it. A scope hears of its
-/// children's by itself.
+/// Has a test that runs the fiber hear of its panic if nobody takes it. A scope sees to its
+/// children's ([`watch_caught`]).
 ///
 /// # Safety
 ///
@@ -99,6 +101,21 @@ unsafe fn watch_panic(fiber: &Block) {
         (fiber.table().watch_panic)(fiber.slot(), &mut |payload| {
             payload.watch(&named, unobserved.clone());
         });
+    }
+}
+
+/// The same for a panic of the running fiber that a scope has caught.
+#[cold]
+pub(crate) fn watch_caught(payload: &mut Payload) {
+    let Some(block) = switch::running() else {
+        return;
+    };
+    // SAFETY: the running fiber is alive.
+    let fiber = unsafe { block.as_ref() };
+    // SAFETY: as in `watch_panic`.
+    let shared = unsafe { &*fiber.runtime().cast::<Shared>() };
+    if let Some(unobserved) = &shared.settings.unobserved {
+        payload.watch(&called(fiber), unobserved.clone());
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{run_case, watch};
 use crate::harness::{Gate, is_expected, panic_expected, wait_until};
-use sinew::{Builder, Runtime, WaitReason};
+use sinew::{Builder, JoinHandle, Runtime, WaitReason};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,6 +13,7 @@ const GIB: usize = 1 << 30;
 
 pub fn child(case: &str) -> bool {
     match case {
+        "spare without a thread" => a_spare_gets_no_thread(),
         "spawns without a runtime" => spawns_without_a_runtime(),
         "big stack" => a_big_stack_concerns_only_its_own(),
         "big stack cancelled" => a_big_stack_can_be_cancelled(),
@@ -343,4 +344,43 @@ fn await_a_token_without_a_stack() {
 #[test]
 fn a_token_with_a_deadline_is_awaited_without_a_stack() {
     with_workers("await without a stack");
+}
+
+/// Both workers are blocked, a fiber waits to start, and the system has no thread.
+fn a_spare_gets_no_thread() {
+    let runtime = runtime();
+    let (begun, go) = (Arc::new(AtomicUsize::new(0)), Gate::new());
+    let blocked = [(); 2].map(|()| {
+        let (begun, go) = (begun.clone(), go.clone());
+        runtime.spawn(move || {
+            begun.fetch_add(1, Ordering::Relaxed);
+            while !go.is_open() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        })
+    });
+    wait_until(|| begun.load(Ordering::Relaxed) == 2);
+    limit_memory(1 << 20);
+    let waits = runtime.spawn(|| ());
+    // It is tried all the time.
+    wait_until(|| {
+        let stats = runtime.stats();
+        let blocked = |index: usize| stats.workers[index].blocked;
+        blocked(0).min(blocked(1)) > Duration::from_millis(300)
+    });
+    assert_eq!(runtime.stats().spare_threads, 0);
+    assert!(!waits.is_finished());
+    go.open();
+    waits.join().unwrap();
+    blocked.map(JoinHandle::join).map(Result::unwrap);
+}
+
+#[test]
+fn a_spare_worker_for_which_there_is_no_thread_is_reported_once() {
+    let _watch = watch();
+    let ended = run_case("spare without a thread", &[("SINEW_WORKERS", "2")]);
+    ended.succeeded();
+    let lines = ended.stderr.lines();
+    let said = lines.filter(|line| line.contains("no thread for a spare worker"));
+    assert_eq!(said.count(), 1, "{}", ended.stderr);
 }

@@ -267,7 +267,9 @@ fn no_spare_stands_in_for_workers_that_compute() {
     assert!(!waits.is_finished());
     stop.store(1, Ordering::Relaxed);
     assert!(!is_spare(&waits.join().unwrap()));
-    computing.map(|fiber| fiber.join().unwrap());
+    for fiber in computing {
+        fiber.join().unwrap();
+    }
 }
 
 #[test]
