@@ -221,7 +221,7 @@ impl RuntimeBuilder {
 
     /// How long a fiber may run before a [`safepoint`](crate::safepoint) lets others
     /// run that compute, too; 10 ms by default. Those that were woken, have yielded or
-    /// have not started come first after about a millisecond.
+    /// have not started come first before that, see [`safepoint`](crate::safepoint).
     pub fn quantum(mut self, quantum: Duration) -> Self {
         self.quantum = quantum;
         self

@@ -68,7 +68,8 @@ pub struct WorkerStats {
     pub turns_over_10ms: u64,
     /// Turns of 100 ms and longer.
     pub turns_over_100ms: u64,
-    /// For how long fibers have blocked the worker's thread in system calls of theirs.
+    /// For how long fibers have blocked the worker's thread in the kernel: in system calls
+    /// of theirs, or in page faults that had to wait.
     ///
     /// All fibers that have started on this worker wait as long, as do its I/O and its
     /// timers. Remains zero where `/proc` cannot be read.

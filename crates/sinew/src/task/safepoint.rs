@@ -7,10 +7,12 @@ use crate::sched::switch;
 /// branch.
 ///
 /// The runtime's monitor raises a flag when a fiber has run for more than a
-/// millisecond. The worker then fires timers, takes in what sockets and other threads
+/// millisecond, or for 5 to 10 ms if it is the first to do so among fibers with short
+/// turns. The worker then fires timers, takes in what sockets and other threads
 /// have for it, and runs those of this priority or above that are ready. This fiber is
-/// *preempted*: it goes behind them, however many they are, but has a turn after at
-/// most about 4 ms. If nobody waits it goes on at once, until it has used up its quantum
+/// *preempted*: it goes behind them, however many they are. Of the preempted fibers of a
+/// level one has a turn whenever all were passed over for about 4 ms. If no fiber waits
+/// this one goes on at once, until it has used up its quantum
 /// (10 ms, see [`RuntimeBuilder::quantum`](crate::RuntimeBuilder::quantum)), when the
 /// next preempted fiber has its turn. With `strict_order`, and on a virtual clock, only
 /// the quantum counts, and the fiber goes to the end of the queue.
