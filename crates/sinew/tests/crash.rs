@@ -845,7 +845,7 @@ fn a_process_that_was_stopped_reports_no_hog() {
     let _watch = watch();
     let ended = run_case("stopped", &[]);
     ended.succeeded();
-    assert!(!ended.stderr.contains("sinew:"), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("has not let go"), "{}", ended.stderr);
 }
 
 fn leak() {

@@ -222,6 +222,21 @@ fn with_seed(seed: Option<u64>) -> Runtime {
     builder.build().unwrap()
 }
 
+/// A request by the clock, or a look around because of it, would make the order of fibers
+/// depend on the machine.
+#[test]
+fn time_has_no_say_in_the_order_where_that_is_fixed() {
+    let by_time = |builder: RuntimeBuilder| builder.build().unwrap().shared().settings.by_time;
+    assert!(by_time(builder(1)) && by_time(builder(2)));
+    assert!(!by_time(builder(1).strict_order(true)));
+    let mut chosen = builder(1);
+    chosen.choice = Some(Box::new(Seeded(Rng::new(1), 1)));
+    assert!(!by_time(chosen));
+    let mut virtual_clock = builder(1);
+    virtual_clock.clock = Some(Box::new(VirtualClock::new(0)));
+    assert!(!by_time(virtual_clock));
+}
+
 /// Which of two arms that are always ready a select takes.
 fn arms_taken(seed: Option<u64>) -> Vec<bool> {
     with_seed(seed).run(|| {
