@@ -6,7 +6,8 @@ use crate::harness::{Gate, on_workers, wait_until, watch};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use sinew::sync::Semaphore;
 use sinew::{
-    CancelReason, CancelToken, Cancelled, ScopedValue, no_suspend, spawn_local, yield_now,
+    CancelReason, CancelToken, Cancelled, ScopedValue, WaitReason, no_suspend, spawn_local,
+    yield_now,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -436,5 +437,30 @@ fn a_cause_is_not_used_after_a_wait_that_gives_up_has_ended_its_frame() {
         behind.join().unwrap();
         assert!(SUSPENDED.take().is_none(), "no waker was called");
         assert!(!sinew::is_cancelled(), "the frame is gone");
+    });
+}
+
+#[test]
+fn a_request_that_came_during_a_shield_is_seen_though_another_fiber_leaves_it() {
+    on_workers(|runtime| {
+        runtime.run(|| {
+            let inside = Rc::new(RefCell::new(coroutine(|suspend| {
+                sinew::shield(|| suspend.suspend(()));
+            })));
+            let theirs = inside.clone();
+            let shielded = spawn_local(move || {
+                step(&mut theirs.borrow_mut());
+                sinew::sleep(Duration::from_secs(3600))
+            });
+            wait_until(|| shielded.fiber().wait_reason() == WaitReason::Sleep);
+            shielded.cancel();
+            for _ in 0..8 {
+                yield_now(); // it looks, is shielded, and sleeps on
+            }
+            assert_eq!(shielded.fiber().wait_reason(), WaitReason::Sleep);
+            end(&mut inside.borrow_mut());
+            assert_eq!(shielded.join().unwrap(), Err(Cancelled));
+            assert!(!sinew::is_cancelled());
+        });
     });
 }
