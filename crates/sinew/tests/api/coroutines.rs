@@ -13,7 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 type Steps = Coroutine<(), (), ()>;
@@ -461,6 +461,102 @@ fn a_request_that_came_during_a_shield_is_seen_though_another_fiber_leaves_it() 
             end(&mut inside.borrow_mut());
             assert_eq!(shielded.join().unwrap(), Err(Cancelled));
             assert!(!sinew::is_cancelled());
+        });
+    });
+}
+
+/// What a future in a coroutine, and who resumes that, tell each other.
+#[derive(Default)]
+struct Polled {
+    times: Cell<u32>,
+    ready: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+/// A coroutine that runs a future, and is suspended in its first `poll`.
+fn polls_and_suspends(polled: Rc<Polled>) -> Steps {
+    let mut inside = coroutine(move |suspend| {
+        sinew::block_on(std::future::poll_fn(|context| {
+            *polled.waker.borrow_mut() = Some(context.waker().clone());
+            polled.times.set(polled.times.get() + 1);
+            if polled.times.get() == 1 {
+                suspend.suspend(());
+            }
+            match polled.ready.get() {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        }));
+    });
+    step(&mut inside);
+    inside
+}
+
+#[test]
+fn a_future_whose_poll_ends_on_another_fiber_wakes_that_one() {
+    on_workers(|runtime| {
+        runtime.run(|| {
+            let polled = Rc::new(Polled::default());
+            let theirs = polled.clone();
+            on_two_fibers(
+                move || polls_and_suspends(theirs),
+                move |mut inside| {
+                    let waits = sinew::current();
+                    let wakes = spawn_local(move || {
+                        wait_until(|| waits.wait_reason() == WaitReason::Future);
+                        polled.ready.set(true);
+                        polled.waker.take().unwrap().wake();
+                    });
+                    end(&mut inside);
+                    wakes.join().unwrap();
+                },
+            );
+        });
+    });
+}
+
+#[test]
+fn a_wake_for_an_outer_block_on_is_given_back_though_another_fiber_leaves_the_inner_one() {
+    on_workers(|runtime| {
+        runtime.run(|| {
+            let (outer, inner) = (Rc::new(Polled::default()), Rc::new(Polled::default()));
+            let kept = Rc::new(Cell::new(None));
+            let theirs = (outer.clone(), inner.clone(), kept.clone());
+            let owner = spawn_local(move || {
+                let (outer, inner, kept) = theirs;
+                sinew::block_on(std::future::poll_fn(|context| {
+                    *outer.waker.borrow_mut() = Some(context.waker().clone());
+                    outer.times.set(outer.times.get() + 1);
+                    if outer.times.get() == 1 {
+                        let inner = inner.clone();
+                        // Waits once, and is suspended when it polls again.
+                        let mut inside = coroutine(move |suspend| {
+                            sinew::block_on(std::future::poll_fn(|_| {
+                                inner.times.set(inner.times.get() + 1);
+                                if inner.times.get() == 1 {
+                                    return Poll::Pending;
+                                }
+                                suspend.suspend(());
+                                Poll::Ready(())
+                            }));
+                        });
+                        step(&mut inside);
+                        kept.set(Some(inside));
+                        return Poll::Pending;
+                    }
+                    Poll::Ready(())
+                }));
+            });
+            wait_until(|| owner.fiber().wait_reason() == WaitReason::Future);
+            assert_eq!((outer.times.get(), inner.times.get()), (1, 1));
+            // The one wake, which the inner wait takes.
+            outer.waker.take().unwrap().wake();
+            wait_until(|| inner.times.get() == 2);
+            wait_until(|| owner.fiber().wait_reason() == WaitReason::Future);
+            assert_eq!(outer.times.get(), 1);
+            end(&mut kept.take().unwrap());
+            owner.join().unwrap();
+            assert_eq!(outer.times.get(), 2);
         });
     });
 }
