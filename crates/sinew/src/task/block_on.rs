@@ -61,10 +61,10 @@ fn poll_until_ready<F: Future>(future: F, spec: &WaitSpec<'_>) -> Result<F::Outp
     let mut future = pin!(future);
     let mut poller = Poller::new();
     loop {
-        let polled = polling::in_task(|| {
-            let mut context = Context::from_waker(&poller.waker);
-            future.as_mut().poll(&mut context)
-        });
+        let mut context = Context::from_waker(&poller.waker);
+        // SAFETY: it runs here, and the waker has a reference to it.
+        let polled =
+            unsafe { polling::in_task(poller.fiber, || future.as_mut().poll(&mut context)) };
         if let Poll::Ready(output) = polled {
             return Ok(output);
         }

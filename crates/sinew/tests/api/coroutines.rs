@@ -560,3 +560,43 @@ fn a_wake_for_an_outer_block_on_is_given_back_though_another_fiber_leaves_the_in
         });
     });
 }
+
+#[test]
+fn a_fiber_polls_harmlessly_after_another_has_ended_a_poll_of_its() {
+    let _watch = watch();
+    // No time passes, so nobody is asked to let others run.
+    let builder = sinew::Runtime::builder().workers(1).strict_order(true);
+    let runtime = builder.quantum(Duration::from_secs(3600)).build();
+    runtime.unwrap().run(|| {
+        let polled = Rc::new(Polled::default());
+        polled.ready.set(true);
+        let kept = Rc::new(Cell::new(None));
+        let ended = Gate::new();
+        let theirs = (polled.clone(), kept.clone(), ended.clone());
+        let owner = spawn_local(move || {
+            // Two that do not end in the order in which they began.
+            let first = polls_and_suspends(theirs.0);
+            let second = Rc::new(Polled::default());
+            second.ready.set(true);
+            theirs.1.set(Some((first, polls_and_suspends(second))));
+            theirs.2.pass();
+            let (tell, hear) = sinew::channel::unbounded();
+            spawn_local(move || tell.send(()));
+            while hear.try_recv().is_err() {} // lets the other one run
+        });
+        wait_until(|| polled.times.get() == 1);
+        yield_now();
+        let (mut first, mut second) = kept.take().unwrap();
+        end(&mut first);
+        end(&mut second);
+        ended.open();
+        owner.join().unwrap();
+    });
+    let runtime = sinew::Runtime::builder().workers(1).build().unwrap();
+    runtime.run(|| {
+        let polled = Rc::new(Polled::default());
+        polled.ready.set(true);
+        // Its fiber has ended.
+        on_two_fibers(|| polls_and_suspends(polled), |mut inside| end(&mut inside));
+    });
+}
