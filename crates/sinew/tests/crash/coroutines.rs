@@ -168,6 +168,15 @@ pub(crate) fn child(case: &str) -> bool {
             CancelToken::new().enter(|| suspend.suspend(()));
         }),
         "blocking in scope" => ends_what_blocking_sees(in_a_scope),
+        "scope waits in no_suspend" => runtime(1).run(|| {
+            sinew::scope(|s| {
+                s.spawn(sinew::park);
+                std::mem::forget(suspended(|suspend| {
+                    sinew::no_suspend(|| suspend.suspend(()));
+                }));
+            });
+            println!("it goes on");
+        }),
         "unwinds on another fiber" => unwinds_on_another_fiber(),
         _ => return false,
     }
@@ -396,4 +405,9 @@ fn bind_does_not_return_while_a_coroutine_uses_what_is_bound() {
         ],
         LEFT,
     );
+}
+
+#[test]
+fn a_scope_does_not_wait_while_a_coroutine_is_suspended_in_no_suspend() {
+    aborts(&["scope waits in no_suspend"], LEFT);
 }
