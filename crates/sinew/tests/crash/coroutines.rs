@@ -40,6 +40,15 @@ fn ends_inside(body: impl FnOnce(&Suspend) + Send + 'static) {
     });
 }
 
+/// A closure on a pool thread ends while `body` is suspended.
+fn leaves_a_job_inside(body: impl FnOnce(&Suspend) + Send + 'static) {
+    runtime(1).run(|| {
+        let job = sinew::spawn_blocking(|| std::mem::forget(suspended(body)));
+        job.join().unwrap();
+        println!("it goes on");
+    });
+}
+
 fn bind<T>(f: impl FnOnce() -> T) -> T {
     BOUND.bind(&String::from("bound"), f)
 }
@@ -177,6 +186,17 @@ pub(crate) fn child(case: &str) -> bool {
             });
             println!("it goes on");
         }),
+        "a job leaves timeout" => leaves_a_job_inside(|suspend| {
+            let _ = sinew::timeout(HOUR, || suspend.suspend(()));
+        }),
+        "a job leaves shield" => {
+            leaves_a_job_inside(|suspend| sinew::shield(|| suspend.suspend(())));
+        }
+        "a job leaves enter" => {
+            leaves_a_job_inside(|suspend| CancelToken::new().enter(|| suspend.suspend(())));
+        }
+        "a job leaves scope" => leaves_a_job_inside(in_a_scope),
+        "a job leaves bind" => leaves_a_job_inside(|suspend| bind(|| suspend.suspend(()))),
         "unwinds on another fiber" => unwinds_on_another_fiber(),
         _ => return false,
     }
@@ -410,4 +430,18 @@ fn bind_does_not_return_while_a_coroutine_uses_what_is_bound() {
 #[test]
 fn a_scope_does_not_wait_while_a_coroutine_is_suspended_in_no_suspend() {
     aborts(&["scope waits in no_suspend"], LEFT);
+}
+
+#[test]
+fn a_job_of_the_pool_does_not_leave_a_coroutine_suspended_inside_of_its_frames() {
+    aborts(
+        &[
+            "a job leaves timeout",
+            "a job leaves shield",
+            "a job leaves enter",
+            "a job leaves scope",
+            "a job leaves bind",
+        ],
+        LEFT,
+    );
 }
