@@ -22,6 +22,8 @@ const LEFT: &str = "was left before one inside of it: was a coroutine suspended 
 const ENDED: &str = "a fiber ended inside of a scope, limit or binding";
 const HOUR: Duration = Duration::from_secs(3600);
 
+sinew::fiber_local!(static KEPT: String = String::from("kept"));
+
 static BOUND: ScopedValue<String> = ScopedValue::new();
 
 /// Runs `body` as a coroutine until it suspends.
@@ -197,6 +199,7 @@ pub(crate) fn child(case: &str) -> bool {
         }
         "a job leaves scope" => leaves_a_job_inside(in_a_scope),
         "a job leaves bind" => leaves_a_job_inside(|suspend| bind(|| suspend.suspend(()))),
+        "ends in a fiber-local" => ends_inside(|suspend| KEPT.with(|_| suspend.suspend(()))),
         "unwinds on another fiber" => unwinds_on_another_fiber(),
         _ => return false,
     }
@@ -444,4 +447,15 @@ fn a_job_of_the_pool_does_not_leave_a_coroutine_suspended_inside_of_its_frames()
         ],
         LEFT,
     );
+}
+
+#[test]
+fn a_fiber_local_that_is_leaked_is_reported() {
+    let _watch = watch();
+    let ended = run_case("ends in a fiber-local", &[]);
+    ended.succeeded().says(&[
+        "a fiber-local is still borrowed at the end of its fiber or thread, and is leaked: was a \
+         coroutine suspended in `with`?",
+    ]);
+    assert!(ended.stdout.contains("it goes on"));
 }

@@ -17,6 +17,7 @@ pub fn child(case: &str) -> bool {
         "run without a stack" => run_without_a_stack(),
         "drops that wait" => drops_that_wait_for_each_other(),
         "cancelled before it ran" => many_cancelled_ones_end(),
+        "refused scoped spawn" => a_refused_scoped_spawn(),
         "await without a stack" => await_a_token_without_a_stack(),
         _ => return false,
     }
@@ -194,6 +195,41 @@ fn a_big_stack_can_be_cancelled() {
 #[test]
 fn a_fiber_that_waits_for_a_stack_can_be_cancelled() {
     with_workers("big stack cancelled");
+}
+
+/// A refused spawn drops its closure, and that may panic.
+fn a_refused_scoped_spawn() {
+    struct Panics;
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            panic_expected(5);
+        }
+    }
+    let runtime = runtime();
+    limit_memory(512 << 20);
+    let big = || Builder::new().stack_size(GIB);
+    runtime.run(|| {
+        let waits = big().spawn(|| ()).unwrap();
+        wait_until(|| big().spawn(|| ()).map(|other| other.cancel()).is_err());
+        // As long as that one waits spawns are refused.
+        let error = sinew::scope(|s| big().spawn_scoped(s, || ()).map(drop).unwrap_err());
+        assert_eq!(error.kind(), std::io::ErrorKind::OutOfMemory);
+        let caught = catch_unwind(|| {
+            sinew::scope(|s| {
+                let panics = Panics;
+                big().spawn_scoped(s, move || drop(panics)).map(drop)
+            })
+        });
+        assert!(is_expected(&*caught.unwrap_err(), 5));
+        assert!(!waits.is_finished());
+        waits.cancel();
+        assert!(waits.join().unwrap_err().is_cancelled());
+    });
+}
+
+#[test]
+fn a_scope_does_not_wait_for_a_child_that_was_refused() {
+    with_workers("refused scoped spawn");
 }
 
 /// Nothing runs that could give a stack back: it fails at once, and the closure is dropped.
