@@ -284,7 +284,8 @@ pub(crate) unsafe fn give_one(block: NonNull<Block>) {
 ///
 /// For the worker itself, outside of its fibers. It is exact where it matters: `home`
 /// and `has_context` of a fiber that stays here were written by this very thread, and a
-/// migratable fiber's were seen by it when it ran here last. If another worker has taken
+/// migratable fiber's were seen by it when it ran here last. That such a fiber has ended
+/// elsewhere is seen after the fence in `worker::run`. If another worker has taken
 /// that fiber meanwhile, this reads the old home or the new one, and with the new one the
 /// other worker will find it.
 ///
