@@ -1,6 +1,6 @@
 //! Keeping requests out.
 
-use crate::fiber::cancel::{Frame, FrameKind};
+use crate::fiber::cancel::{Frame, FrameKind, Owner};
 use crate::wait::chain::{self, LinkedFrame, Strand};
 
 /// Runs `f` so that requests from outside are not seen in it.
@@ -22,16 +22,17 @@ use crate::wait::chain::{self, LinkedFrame, Strand};
 /// });
 /// ```
 pub fn shield<T>(f: impl FnOnce() -> T) -> T {
-    struct Look;
+    struct Look(Owner);
     impl Drop for Look {
         fn drop(&mut self) {
-            chain::shield_was_left();
+            // SAFETY: the frame of this owner was unlinked just before: nothing ran since.
+            unsafe { chain::shield_was_left(self.0) };
         }
     }
     let strand = Strand::current();
     let frame = Frame::new(strand.owner(), FrameKind::Shield, None);
     // Dropped in reverse order: first the frame goes, then it looks.
-    let _look = Look;
+    let _look = Look(strand.owner());
     // SAFETY: both end with this call.
     let _linked = unsafe { LinkedFrame::new(&frame) };
     f()

@@ -6,14 +6,13 @@
 
 use std::cell::Cell;
 
-/// Set while the fiber polls a task.
-const IN_TASK: u8 = 1 << 7;
-
 /// The count; for the owner.
 pub(crate) struct Polls {
-    /// In the turn below, with [`IN_TASK`].
+    /// In the turn below.
     count: Cell<u8>,
     turn: Cell<u8>,
+    /// In how many `poll`s of tasks the fiber is, in each other or suspended by coroutines.
+    tasks: Cell<u16>,
 }
 
 impl Polls {
@@ -21,21 +20,23 @@ impl Polls {
         Self {
             count: Cell::new(0),
             turn: Cell::new(0),
+            tasks: Cell::new(0),
         }
     }
 
     /// For a new fiber.
     pub(crate) fn reset(&self) {
         self.count.set(0);
+        self.tasks.set(0);
     }
 
     /// Counts a failing try in this turn; true for every `every`th outside of a task's
     /// `poll`.
     pub(crate) fn count(&self, turn: u8, every: u8) -> bool {
-        let mut now = self.count.get();
-        if now & IN_TASK != 0 {
+        if self.tasks.get() > 0 {
             return false;
         }
+        let mut now = self.count.get();
         if self.turn.replace(turn) != turn {
             now = 0;
         }
@@ -44,11 +45,16 @@ impl Polls {
         is_due
     }
 
-    /// Says whether the fiber polls a task; returns what was.
-    pub(crate) fn set_in_task(&self, now: bool) -> bool {
-        let before = self.count.get();
-        let bit = if now { IN_TASK } else { 0 };
-        self.count.set(before & !IN_TASK | bit);
-        before & IN_TASK != 0
+    /// The `poll` of a task begins; true if that was counted, and
+    /// [`leave_task`](Self::leave_task) is due at its end. One that is nested too deep is not
+    /// counted: those around it are.
+    pub(crate) fn enter_task(&self) -> bool {
+        let more = self.tasks.get().checked_add(1);
+        more.map(|more| self.tasks.set(more)).is_some()
+    }
+
+    /// A `poll` that was counted has ended.
+    pub(crate) fn leave_task(&self) {
+        self.tasks.set(self.tasks.get() - 1);
     }
 }

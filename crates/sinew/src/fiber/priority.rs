@@ -5,7 +5,8 @@
 /// Lower levels are not starved, as long as the running fibers wait, yield or reach a
 /// [`safepoint`](crate::safepoint): after 64 switches one of them gets a turn, and a
 /// level that has been passed over for 10 ms gets a turn however few switches that
-/// were. If the fiber that has it computes, the turn lasts one to two milliseconds
+/// were. A level all of whose ready fibers were preempted in a computation gets its turns
+/// by time alone. If the fiber that has it computes, the turn lasts one to two milliseconds
 /// while more urgent ones wait. With `strict_order`, and on a virtual clock, switches
 /// alone count. A fiber that waits in `join` for one of lower priority lends it its own
 /// until it has ended.

@@ -284,24 +284,34 @@ pub(crate) unsafe fn give_one(block: NonNull<Block>) {
 ///
 /// For the worker itself, outside of its fibers. It is exact where it matters: `home`
 /// and `has_context` of a fiber that stays here were written by this very thread, and a
-/// migratable fiber's were seen by it when it ran here last. If another worker has taken
+/// migratable fiber's were seen by it when it ran here last. That such a fiber has ended
+/// elsewhere is seen after the fence in `worker::run`. If another worker has taken
 /// that fiber meanwhile, this reads the old home or the new one, and with the new one the
 /// other worker will find it.
+///
+/// The lock is taken for one chunk at a time. The answer "no" is final all the same. Only this
+/// thread makes this worker a home, and it is here: so a fiber whose home it is at the end
+/// had that home all the time, in the same block, and was found when its chunk was looked at.
+/// A chunk that is mapped meanwhile has no such block.
 pub(crate) fn is_home(worker: *mut ()) -> bool {
+    (0..)
+        .map_while(|chunk| is_home_in(chunk, worker))
+        .any(|found| found)
+}
+
+/// The same for the chunk with this number; none if there are fewer chunks.
+fn is_home_in(chunk: usize, worker: *mut ()) -> Option<bool> {
     let registry = registry();
-    registry
-        .chunks
-        .iter()
-        .filter(|chunk| chunk.memory.is_some())
-        .any(|chunk| {
-            (0..CHUNK_BLOCKS).any(|index| {
-                // SAFETY: mapped, and stays so under the lock (invariant 1); only
-                // atomics are read. A fiber with a context keeps its runtime (`worker::
-                // shutdown`, invariant "homes"), so a home at this address is this worker.
-                let block = unsafe { &*chunk.blocks().add(index) };
-                block.has_context() && block.home() == worker
-            })
-        })
+    let blocks = registry.chunks.get(chunk)?.blocks();
+    let found = !blocks.is_null()
+        && (0..CHUNK_BLOCKS).any(|index| {
+            // SAFETY: mapped, and stays so under the lock (invariant 1); only atomics are
+            // read. A fiber with a context keeps its runtime (`worker::shutdown`, invariant
+            // "homes"), so a home at this address is this worker.
+            let block = unsafe { &*blocks.add(index) };
+            block.has_context() && block.home() == worker
+        });
+    Some(found)
 }
 
 /// Calls `visit` with a reference to every fiber of `runtime` that has not ended,

@@ -357,6 +357,11 @@ impl State {
         self.0.fetch_or(LOOK, Ordering::Relaxed);
     }
 
+    /// The same for a fiber that may wait at this moment: its wait looks now. No `park` ends.
+    pub(crate) fn look_now(&self) -> Wake {
+        self.wake_by(NUDGE | LOOK)
+    }
+
     /// Notes that the fiber has heard of its cancellation; who joined it asks, once it has
     /// completed.
     pub(crate) fn note_told(&self) {

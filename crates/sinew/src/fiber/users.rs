@@ -18,7 +18,12 @@
 //! | `blocking` | the caller's frames, which the pool thread walks | a frame of its own, linked at the root | the frame outward, the fiber's end: abort |
 //! | a wait, select or cancellation point that calls wakers, `Async::read_with`, a switch that calls hooks | block, timer, place in a line | [`Users`] of the root (`wait::chain::stay`) | the fiber's end, its own return on another fiber: abort |
 //! | `FiberKey::with` | value | [`Users`] of the value | the fiber's end: leaks it, and says so |
-//! | `no_suspend` | nothing: it knows its fiber by its id | | |
+//! | a job of the pool | frames and bindings on its thread, which later jobs would see | linked in thread-locals | its end, if they are not as before: abort |
+//! | `finally` | nothing while its body runs; its cleanup runs in a `shield` | | |
+//! | `shield` | its fiber, which it tells to look | linked, as above: the fiber has not ended | |
+//! | `block_on` | the fiber that polls | a counted reference, in its waker | itself, if another comes back from `poll`: polls again |
+//! | the `poll` in it | a count in the block (`sched::polling`) | kept by that reference | undone there, though the fiber may have ended |
+//! | `no_suspend` | nothing: it knows its fiber by its id | | a scope that has to wait for a child: abort |
 //!
 //! The memory of a suspended coroutine's frames stays until the guards in them have run,
 //! so what is linked or counted there is never dangling itself.

@@ -229,28 +229,36 @@ impl Command {
     /// As [`spawn`](Self::spawn) and [`Child::wait_with_output`].
     #[track_caller]
     pub fn output(&mut self) -> io::Result<Output> {
-        let said = self.said;
-        if !said.stdin {
-            self.inner.stdin(Stdio::null());
+        /// While this is there the child's streams are those of `output`.
+        struct Collected<'a>(&'a mut Command);
+        impl<'a> Collected<'a> {
+            fn new(command: &'a mut Command) -> Self {
+                command.set_unsaid(Stdio::null, Stdio::piped);
+                Self(command)
+            }
         }
-        if !said.stdout {
-            self.inner.stdout(Stdio::piped());
+        impl Drop for Collected<'_> {
+            // For the next time, as they were by default; also if the spawn unwinds, which
+            // it does where waiting is not allowed.
+            fn drop(&mut self) {
+                self.0.set_unsaid(Stdio::inherit, Stdio::inherit);
+            }
         }
-        if !said.stderr {
-            self.inner.stderr(Stdio::piped());
-        }
-        let child = self.spawn();
-        // For the next time, as they were by default.
-        if !said.stdin {
-            self.inner.stdin(Stdio::inherit());
-        }
-        if !said.stdout {
-            self.inner.stdout(Stdio::inherit());
-        }
-        if !said.stderr {
-            self.inner.stderr(Stdio::inherit());
-        }
+        let child = Collected::new(self).0.spawn();
         child?.wait_with_output()
+    }
+
+    /// Sets those of the standard streams that the user has not.
+    fn set_unsaid(&mut self, input: fn() -> Stdio, output: fn() -> Stdio) {
+        if !self.said.stdin {
+            self.inner.stdin(input());
+        }
+        if !self.said.stdout {
+            self.inner.stdout(output());
+        }
+        if !self.said.stderr {
+            self.inner.stderr(output());
+        }
     }
 
     /// The program.

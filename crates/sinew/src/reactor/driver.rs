@@ -290,8 +290,13 @@ impl Driver for Reactor {
         // The ring goes here, on the thread that issued. Operations in flight belong to
         // leaked fibers, and their buffers may be anywhere: on a stack, on the heap or in
         // a thread-local. All of these stay if the thread is kept, and closing the ring
-        // would only start to cancel them: so it stays as well.
-        let ring = machinery.ring.take().filter(|_| kept);
+        // would only start to cancel them: so it stays as well. If the thread is not kept,
+        // no fiber is left; an iterator may have left its operation to the last answer.
+        let mut ring = machinery.ring.take();
+        if !kept {
+            ring.as_mut().into_iter().for_each(Ring::await_orphans);
+            ring = None;
+        }
         *machinery = Machinery {
             stopped: true,
             ring,

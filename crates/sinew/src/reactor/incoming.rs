@@ -8,8 +8,9 @@
 //! Invariant (owner): the state is in a box of its own, since the kernel's answers
 //! come for as long as the operation lives. Who drops the iterator cancels the
 //! operation and waits for its last answer before the box is freed; where it must
-//! not wait, the box is left to the last answer. All of it happens on one worker,
-//! for the iterator does not leave it.
+//! not wait, the box is left to the last answer, and the worker does not end before that. All
+//! of it happens on one worker, for the iterator does not leave it. (A worker that is kept for
+//! leaked fibers keeps such a box, too.)
 
 use super::call::{self, How};
 use super::completion::Answer;
@@ -54,6 +55,17 @@ pub(super) struct Shots {
     source: Source,
 }
 
+/// What the ring is to do after an answer.
+#[must_use]
+pub(super) enum ShotsNext {
+    /// Nothing.
+    GoOn,
+    /// Ask the kernel to stop, which is too far ahead.
+    Stop,
+    /// Forget the operation: this was the last answer, and nobody has waited for it.
+    Freed,
+}
+
 /// What to do next.
 enum Shot {
     /// Hand it out.
@@ -95,13 +107,13 @@ impl Shots {
         self.stopping.set(false);
     }
 
-    /// An answer; true if the kernel is to stop, being too far ahead.
+    /// An answer.
     ///
     /// # Safety
     ///
     /// `address` is that of a live `Shots` whose operation was pushed to the ring
     /// of this thread.
-    pub(super) unsafe fn arrived(address: u64, answer: Answer) -> bool {
+    pub(super) unsafe fn arrived(address: u64, answer: Answer) -> ShotsNext {
         let at = ptr::with_exposed_provenance_mut::<Shots>(address as usize);
         // SAFETY: invariant "owner".
         let shots = unsafe { &*at };
@@ -117,18 +129,23 @@ impl Shots {
         }
         if shots.orphaned.get() {
             shots.leave_accepted();
-            if !shots.armed.get() {
-                // SAFETY: leaked by `Accepting::drop`, and this was the last answer.
-                drop(unsafe { Box::from_raw(at) });
+            if shots.armed.get() {
+                return ShotsNext::GoOn;
             }
-            return false;
+            // SAFETY: leaked by `Accepting::drop`, and this was the last answer.
+            drop(unsafe { Box::from_raw(at) });
+            return ShotsNext::Freed;
         }
         // SAFETY: set by a wait on this thread, which clears it before it goes.
         if let Some(wait) = unsafe { shots.waiting.get().as_ref() } {
             wait.end();
         }
         let ahead = shots.accepted.borrow().len() >= AHEAD;
-        ahead && shots.armed.get() && !shots.stopping.replace(true)
+        if ahead && shots.armed.get() && !shots.stopping.replace(true) {
+            ShotsNext::Stop
+        } else {
+            ShotsNext::GoOn
+        }
     }
 
     /// Leaves what was accepted to who accepts next.
@@ -261,6 +278,8 @@ impl Drop for Accepting {
         self.shots().leave_accepted();
         if self.shots().armed.get() && (answers || process::is_forked()) {
             self.shots().orphaned.set(true);
+            // In a forked child there is no ring, and no answer.
+            let _ = call::with_ring(Ring::add_orphan);
         } else {
             // SAFETY: from a box, and nobody else has it: there was a last answer, or
             // there was no operation, or the ring that would answer is gone.

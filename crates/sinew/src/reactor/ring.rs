@@ -10,7 +10,7 @@
 //! and brought by the next call.
 
 use super::completion::{Answer, Completion};
-use super::incoming::Shots;
+use super::incoming::{Shots, ShotsNext};
 use crate::sys::uring::{Uring, more};
 use io_uring::{opcode, squeue, types};
 use std::collections::VecDeque;
@@ -42,6 +42,8 @@ pub(crate) struct Ring {
     backlog: VecDeque<squeue::Entry>,
     /// Operations whose completion has not come: for leak checks.
     in_flight: usize,
+    /// Those among them whose [`Shots`] waits for the last answer alone.
+    orphans: usize,
     bell: std::os::fd::RawFd,
     registry: Option<std::os::fd::RawFd>,
 }
@@ -80,6 +82,7 @@ impl Ring {
             uring: Uring::new(size.entries, size.completions)?,
             backlog: VecDeque::new(),
             in_flight: 0,
+            orphans: 0,
             bell: bell.as_raw_fd(),
             registry: None,
         };
@@ -105,6 +108,18 @@ impl Ring {
     /// How many operations have no completion yet.
     pub(crate) fn in_flight(&self) -> usize {
         self.in_flight
+    }
+
+    /// The box of an operation is left to the last answer, which the kernel was asked for.
+    pub(super) fn add_orphan(&mut self) {
+        self.orphans += 1;
+    }
+
+    /// Waits for the last answers to operations that were left to them.
+    pub(crate) fn await_orphans(&mut self) {
+        while self.orphans > 0 {
+            self.turn(Some(None));
+        }
     }
 
     /// Queues an operation.
@@ -238,8 +253,10 @@ impl Ring {
                     self.in_flight -= 1;
                 }
                 // SAFETY: pushed by this thread, with this mark.
-                if unsafe { Shots::arrived(shots & !SHOTS, answer) } {
-                    self.cancel(shots);
+                match unsafe { Shots::arrived(shots & !SHOTS, answer) } {
+                    ShotsNext::GoOn => {}
+                    ShotsNext::Stop => self.cancel(shots),
+                    ShotsNext::Freed => self.orphans -= 1,
                 }
             }
             _ => {

@@ -7,6 +7,7 @@ use super::runtime::Runtime;
 use crate::sched::shared::Shared;
 use crate::sched::{current, switch};
 use crate::sys::process;
+use std::mem::ManuallyDrop;
 use std::sync::{Arc, OnceLock};
 
 static GLOBAL: OnceLock<Runtime> = OnceLock::new();
@@ -26,9 +27,14 @@ pub(crate) fn shared_for_spawn<R>(with: impl FnOnce(&Arc<Shared>) -> R) -> R {
     process::assert_not_forked();
     let core = current::core();
     if !core.is_null() {
-        // SAFETY: a non-null core is this thread's and alive; `with` does not
-        // suspend, so we stay on this thread.
-        return with(unsafe { &*core }.shared());
+        // SAFETY: a non-null core is this thread's and alive, and has an `Arc`. This is not one
+        // more, and counts nothing down. `with` may drop closures, which may suspend, and a
+        // migratable fiber may leave the worker and its core there. But user code runs on a
+        // worker only in a fiber, and a `Shared` is freed only when no fiber of it is alive
+        // (`worker::shutdown`, invariant "homes").
+        let shared = unsafe { Arc::from_raw(Arc::as_ptr((*core).shared())) };
+        let shared = ManuallyDrop::new(shared);
+        return with(&shared);
     }
     let pool = current::pool_of();
     if !pool.is_null() {

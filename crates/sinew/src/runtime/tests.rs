@@ -9,7 +9,7 @@ use crate::stack::GuardChoice;
 use crate::timer::VirtualClock;
 use crate::util::rng::Rng;
 use crate::{GuardStats, JoinHandle, Runtime, RuntimeBuilder};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -338,6 +338,60 @@ fn a_closure_that_is_refused_may_end_the_runtime_when_it_is_dropped() {
     release(parked);
     assert!(refused.join().unwrap());
     starved.join().unwrap();
+}
+
+/// No small stack is to be had, so there is only the one that is set aside: a drop that waits
+/// there keeps the next one waiting.
+#[test]
+fn closures_that_are_dropped_unrun_take_turns_on_the_stack_set_aside() {
+    struct Waits {
+        open: Arc<AtomicBool>,
+        at_once: Arc<AtomicUsize>,
+        spawner: std::thread::ThreadId,
+    }
+    impl Drop for Waits {
+        fn drop(&mut self) {
+            // A spawn that is refused, since the runtime knows already that there is no
+            // stack, drops its closure on the thread that called it.
+            if std::thread::current().id() == self.spawner {
+                return;
+            }
+            let now = self.at_once.fetch_add(1, Ordering::Relaxed);
+            assert_eq!(now, 0, "one at a time");
+            while !self.open.load(Ordering::Relaxed) {
+                crate::yield_now();
+            }
+            self.at_once.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+    for workers in [1, 2] {
+        let runtime = with_stacks(workers, 1);
+        let parked = occupy(&runtime, 1);
+        let open = Arc::new(AtomicBool::new(false));
+        let at_once = Arc::new(AtomicUsize::new(0));
+        let fibers: Vec<_> = (0..6)
+            .map_while(|_| {
+                let waits = Waits {
+                    open: open.clone(),
+                    at_once: at_once.clone(),
+                    spawner: std::thread::current().id(),
+                };
+                let waiting = crate::Builder::new();
+                let spawned = waiting.spawn_on(&runtime.handle(), move || drop(waits));
+                spawned.ok()
+            })
+            .collect();
+        fibers.iter().for_each(|fiber| fiber.cancel());
+        while at_once.load(Ordering::Relaxed) == 0 {
+            std::thread::yield_now();
+        }
+        assert!(fibers.iter().all(|fiber| !fiber.is_finished()));
+        open.store(true, Ordering::Relaxed);
+        for fiber in fibers {
+            assert!(fiber.join().is_err());
+        }
+        release(parked);
+    }
 }
 
 #[test]

@@ -15,9 +15,10 @@
 //! that destroys its locals) and in a model it does nothing.
 
 use super::{current, switch};
-use crate::fiber::Intent;
+use crate::fiber::{Block, Intent};
 use crate::primitive::MODELLED;
 use crate::sys::process;
+use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 /// How many failing tries in one turn of a fiber there are to a yield.
@@ -67,21 +68,27 @@ pub(crate) fn tried_ok<T, E>(result: Result<T, E>) -> Result<T, E> {
     result
 }
 
-/// Runs `poll`, the `poll` of a task, in which no try yields.
-pub(crate) fn in_task<T>(poll: impl FnOnce() -> T) -> T {
+/// Runs `poll`, the `poll` of a task, in which no try of `fiber` yields.
+///
+/// If a coroutine of another library is suspended in there, and another fiber resumes it, it
+/// still counts for this one until it has ended.
+///
+/// # Safety
+///
+/// `fiber` is the running fiber, none on a plain thread. The caller has a reference to its
+/// block until this returns or unwinds.
+pub(crate) unsafe fn in_task<T>(fiber: Option<NonNull<Block>>, poll: impl FnOnce() -> T) -> T {
     /// Also when `poll` unwinds.
-    struct Leave(bool);
+    struct Leave(NonNull<Block>);
     impl Drop for Leave {
         fn drop(&mut self) {
-            set_in_task(self.0);
+            // SAFETY: the caller's reference keeps the block, and in it this fiber, though
+            // that may have ended. We are on its thread, which a coroutine does not leave.
+            unsafe { self.0.as_ref() }.polls().leave_task();
         }
     }
-    let _leave = Leave(set_in_task(true));
-    poll()
-}
-
-/// Says whether the running fiber, if one does, polls a task; returns what was.
-fn set_in_task(now: bool) -> bool {
     // SAFETY: the running fiber is alive.
-    switch::running().is_some_and(|block| unsafe { block.as_ref() }.polls().set_in_task(now))
+    let counted = fiber.filter(|block| unsafe { block.as_ref() }.polls().enter_task());
+    let _leave = counted.map(Leave);
+    poll()
 }

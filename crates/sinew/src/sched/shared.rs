@@ -32,7 +32,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A bit of [`Remote::starving`] beside those of the classes: fibers that will only end
-/// wait for [`Shared::reserve`].
+/// wait for any small stack, or for [`Shared::reserve`].
 pub(crate) const WANTS_RESERVE: u32 = 1 << 31;
 const _: () = assert!(StackClass::COUNT < 31);
 

@@ -18,7 +18,7 @@ pub(crate) struct Hungry {
 pub(crate) struct Starved {
     /// In the order of their coming. A handful of classes at most.
     hungry: Vec<(StackClass, VecDeque<Hungry>)>,
-    /// Those that only want to end, on the runtime's reserve.
+    /// Those that only want to end, on any small stack or the runtime's reserve.
     pub(crate) doomed: VecDeque<NonNull<Block>>,
 }
 
@@ -58,7 +58,7 @@ impl Starved {
         waited_for.fold(0, |bits, (class, _)| bits | class.bit())
     }
 
-    /// Whether nobody waits, neither for a class nor for the reserve.
+    /// Whether nobody waits, neither for a class nor to end.
     pub(crate) fn is_empty(&self) -> bool {
         self.classes() == 0 && self.doomed.is_empty()
     }

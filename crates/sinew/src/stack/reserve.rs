@@ -2,8 +2,9 @@
 //!
 //! A fiber that was cancelled before it ran, or that can get no stack, still has a closure
 //! to drop and somebody to tell of its end. Both are user code, which runs on a fiber's
-//! stack only. So there is always one for that: fibers that will only end take turns on
-//! it, and may wait there as on any other (`worker::starve`).
+//! stack only. So there is always one for that: fibers that will only end, and find no
+//! small stack in the runtime's own pool, take turns on it (`worker::starve`). They may wait
+//! there as on any other, but not for each other.
 //!
 //! It comes from a pool of its own, so that it counts for nothing in the runtime's.
 //!
@@ -38,11 +39,15 @@ impl Reserve {
         }
     }
 
+    /// The class of the stack.
+    pub(crate) fn class() -> StackClass {
+        StackClass::for_size(BYTES).expect("a valid size")
+    }
+
     /// Sets the stack aside; called once.
     pub(crate) fn fill(&self) -> Result<(), NoStack> {
-        let class = StackClass::for_size(BYTES).expect("a valid size");
         let mut stacks = Vec::with_capacity(1);
-        self.pool.take(class, 1, &mut stacks)?;
+        self.pool.take(Self::class(), 1, &mut stacks)?;
         *self.free.lock() = stacks.pop();
         Ok(())
     }

@@ -15,7 +15,7 @@ use crate::worker::pool::Job;
 use crate::worker::services;
 use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 /// Runs `f` on a thread of the blocking pool, and returns a handle to wait for
@@ -194,8 +194,8 @@ impl<F, T> Borrowed<F, T> {
         let kind = FrameKind::Caller(self.caller, self.frames);
         let frame = Frame::new(Owner::of_thread(&proxy), kind, None);
         let inherited = Binding::boundary(self.values);
-        // Not null if a coroutine of a former job is suspended inside of `bind`.
-        let before = current::values();
+        // Null before, and again after (`worker::pool`, invariant "clean").
+        debug_assert!(current::values().is_null());
         current::set_values(&inherited);
         let result = {
             // SAFETY: both end with this block; the closure does not unwind from it.
@@ -207,10 +207,10 @@ impl<F, T> Borrowed<F, T> {
             catch_unwind(AssertUnwindSafe(closure))
         };
         process::stop_forked_thread();
-        if !std::ptr::eq(current::values(), &inherited) || inherited.users().are_there() {
+        if !ptr::eq(current::values(), &inherited) || inherited.users().are_there() {
             left_out_of_order();
         }
-        current::set_values(before);
+        current::set_values(ptr::null());
         drop(self.runner.lock().take());
         // From now on nobody unparks the thread because of this job; and the next one
         // must not find what is left of it.

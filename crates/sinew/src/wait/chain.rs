@@ -104,7 +104,8 @@ impl Drop for LinkedFrame<'_> {
 #[cold]
 fn forget_told(owner: Owner) {
     if let Owner::Fiber(block) = owner {
-        // SAFETY: it runs here, so it has a root.
+        // SAFETY: it has a root: it runs here, or is of this worker and has not ended, since
+        // a frame of it was linked until now.
         unsafe { &*block.as_ref().root() }.forget_told();
     }
 }
@@ -179,17 +180,34 @@ pub(crate) fn observe_cause() {
     }
 }
 
-/// Who runs here has left a shield: it looks again at what is outward of it.
+/// A shield of `owner` was left: it looks again at what is outward of it. A thread does so
+/// at each point anyway.
+///
+/// Another fiber may leave it, which has resumed the coroutine that was suspended inside. Then
+/// the owner has perhaps looked meanwhile, found the shield, and waits: so it is woken, too.
+///
+/// # Safety
+///
+/// The shield's frame was linked until now, and nothing has run on this thread since.
 #[inline]
-pub(crate) fn shield_was_left() {
-    if let Some(block) = switch::running() {
-        // SAFETY: the running fiber is alive.
-        let fiber = unsafe { block.as_ref() };
-        // SAFETY: it runs here.
-        let framed = !unsafe { fiber.frames() }.is_null();
-        if framed || fiber.state().load().cancelled() {
-            fiber.state().look_soon();
-        }
+pub(crate) unsafe fn shield_was_left(owner: Owner) {
+    let Owner::Fiber(block) = owner else {
+        return;
+    };
+    // SAFETY: the end of a fiber aborts while a frame of it is linked (`fiber::users`), and
+    // this one was until now. A coroutine does not leave its thread, so the owner is of this
+    // worker. If it is another than the running fiber it does not run now, and cannot end.
+    let fiber = unsafe { block.as_ref() };
+    // SAFETY: it runs here, or cannot run before we return.
+    let framed = !unsafe { fiber.frames() }.is_null();
+    if !framed && !fiber.state().load().cancelled() {
+        return;
+    }
+    if switch::running() == Some(block) {
+        fiber.state().look_soon();
+    } else {
+        // SAFETY: the answer of this block's own word.
+        unsafe { fiber.follow(fiber.state().look_now()) };
     }
 }
 

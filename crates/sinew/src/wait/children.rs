@@ -12,7 +12,9 @@
 use super::spec::WaitSpec;
 use super::waiter::{Waiter, wait};
 use crate::fiber::cancel::{ChildPlace, Nest, Owner};
+use crate::fiber::users::left_out_of_order;
 use crate::fiber::{Block, Root, WaitReason};
+use crate::sched::switch;
 use std::panic::Location;
 use std::ptr::{self, NonNull};
 
@@ -76,9 +78,15 @@ unsafe fn end_counted(nest: &Nest, place: Option<ChildPlace>) {
 
 /// Waits until the last child of `nest` has ended; its owner calls this, when nobody
 /// but a child can spawn another.
+///
+/// The scope was entered where waiting is allowed. If it is not any more, the body has left
+/// a coroutine of another library suspended inside of `no_suspend`: aborts.
 pub(crate) fn wait_for_all(nest: &Nest, at: &'static Location<'static>) {
     if nest.is_empty_or_tells(ptr::null()) {
         return;
+    }
+    if !switch::may_wait() {
+        left_out_of_order();
     }
     let waiter = Waiter::for_current();
     if !nest.is_empty_or_tells(ptr::from_ref(&waiter).cast()) {

@@ -46,7 +46,7 @@ pub(crate) unsafe fn first_frame(block: NonNull<Block>, suspender: &Suspender, o
         otherwise
     };
     // SAFETY: it was claimed once and the slot still holds the closure.
-    unsafe { run_to_completion(fiber, begin, root.locals()) };
+    unsafe { run_to_completion(fiber, begin, root.locals(), || ()) };
     // The hooks' state may be in its locals, which are at its root.
     if hooks::end(fiber, root.locals()) {
         note_panic(fiber, LOCAL_PANICKED);
@@ -56,16 +56,23 @@ pub(crate) unsafe fn first_frame(block: NonNull<Block>, suspender: &Suspender, o
     unsafe { children::end(&root) };
 }
 
-/// Runs what the slot holds, publishes the outcome, and wakes who waits.
+/// Runs what the slot holds, publishes the outcome, and wakes who waits. Calls `ran` before
+/// anybody hears of the outcome.
 ///
 /// # Safety
 ///
 /// The caller claimed the fiber's start; the slot holds the closure.
-pub(crate) unsafe fn run_to_completion(fiber: &Block, begin: Begin, locals: &Locals) {
+pub(crate) unsafe fn run_to_completion(
+    fiber: &Block,
+    begin: Begin,
+    locals: &Locals,
+    ran: impl FnOnce(),
+) {
     // SAFETY: the slot holds the closure, and is ours.
     let panicked = unsafe { (fiber.table().begin)(fiber.slot(), begin) };
     // Before anything that other threads have a share in.
     process::stop_forked_thread();
+    ran();
     // No frame of its own is inside of `no_suspend` any more, but one of a coroutine may be.
     fiber.no_suspend().set(0);
     if panicked {

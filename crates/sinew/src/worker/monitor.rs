@@ -102,8 +102,7 @@ pub(crate) fn run(shared: &Arc<Shared>, settings: &MonitorSettings) {
         if goal.as_mut().is_some_and(|goal| !trim_step(shared, goal)) {
             goal = None;
         }
-        // Relaxed: looked at again at the next tick.
-        if shared.out_of_stacks.load(Ordering::Relaxed) != 0 {
+        if is_short_of_stacks(shared) {
             // Memory may come back without any stack of ours being freed.
             if retry.is_due(now) {
                 starve::ask_kernel(shared);
@@ -123,7 +122,7 @@ pub(crate) fn run(shared: &Arc<Shared>, settings: &MonitorSettings) {
             let still = || {
                 shared.idle.all_asleep()
                     && !shared.stop.load(Ordering::Relaxed)
-                    && shared.out_of_stacks.load(Ordering::Relaxed) == 0
+                    && !is_short_of_stacks(shared)
             };
             let stalled = shared
                 .monitor
@@ -140,6 +139,12 @@ pub(crate) fn run(shared: &Arc<Shared>, settings: &MonitorSettings) {
             }
         }
     }
+}
+
+/// Whether fibers wait for a stack, to run or to end.
+fn is_short_of_stacks(shared: &Shared) -> bool {
+    // Relaxed: looked at again at the next tick.
+    shared.out_of_stacks.load(Ordering::Relaxed) != 0 || shared.stacks.is_starving()
 }
 
 /// False if there was nothing left to give back.

@@ -7,17 +7,20 @@
 //!
 //! Invariant: a job in the queue has a thread that will take it: one is idle and
 //! was signalled, or one is running and looks at the queue before it rests.
+//! Invariant (clean): between two jobs no frame and no binding is linked on the thread.
 
 use super::first_frame::run_to_completion;
 use super::shutdown;
+use crate::fiber::cancel::Frame;
 use crate::fiber::locals::Locals;
-use crate::fiber::{Begin, Block, release};
+use crate::fiber::users::left_out_of_order;
+use crate::fiber::{Begin, Binding, Block, release};
 use crate::primitive::fence;
 use crate::sched::current;
 use crate::sched::shared::Shared;
 use std::collections::VecDeque;
 use std::io;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -194,6 +197,7 @@ impl Pool {
 ///
 /// The caller took the job off the queue.
 unsafe fn run_job(shared: &Shared, job: Job) {
+    let linked = Linked::now();
     match job {
         Job::Task(block) => {
             // SAFETY: the job owns the run's reference.
@@ -206,7 +210,7 @@ unsafe fn run_job(shared: &Shared, job: Job) {
             // A pool thread's own locals outlive the job.
             let none = Locals::new();
             // SAFETY: jobs run once, so the slot still holds the closure.
-            unsafe { run_to_completion(fiber, begin, &none) };
+            unsafe { run_to_completion(fiber, begin, &none, || linked.assert_the_same()) };
             let daemon = fiber.kind().daemon;
             // SAFETY: the run's reference.
             unsafe { release(block, 1) };
@@ -225,6 +229,32 @@ unsafe fn run_job(shared: &Shared, job: Job) {
         }
         // SAFETY: its owner waits until `run` has woken it.
         Job::Borrowed { run, data } => unsafe { run(data) },
+    }
+    linked.assert_the_same(); // wakers were called, too
+}
+
+/// What is linked on this thread's own stack.
+struct Linked {
+    frames: *const Frame,
+    values: *const Binding,
+}
+
+impl Linked {
+    fn now() -> Self {
+        Self {
+            frames: current::frames(),
+            values: current::values(),
+        }
+    }
+
+    /// A job has ended. A coroutine of another library that it left suspended inside of a
+    /// frame or binding would have that seen by the jobs after it, and later perhaps leave
+    /// it in the middle of theirs.
+    fn assert_the_same(&self) {
+        let now = Self::now();
+        if !ptr::eq(now.frames, self.frames) || !ptr::eq(now.values, self.values) {
+            left_out_of_order();
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use crate::sys::process;
 use crate::wait::waiter::timer_fired;
 use corosensei::CoroutineResult;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
 /// Timers, inbox, injectors and the driver are looked at once in this many
 /// switches even if the queues never run empty; and, if these last long, when time
@@ -32,8 +32,8 @@ pub(crate) fn run(core: &Core) {
     // Are we counted as a searcher (`sched::idle`, invariant 1)?
     let mut searching = false;
     let mut retirement = Retirement::new();
-    // Relaxed: `stop` is followed by an unpark of every driver, which carries
-    // the edge; a busy worker sees it a little later.
+    // Relaxed: a busy worker sees it a little later; what came before it is acquired after
+    // the loop.
     while !shared.stop.load(Ordering::Relaxed) {
         until_look -= 1;
         let mut looked = false;
@@ -96,6 +96,11 @@ pub(crate) fn run(core: &Core) {
             }
         }
     }
+    // Acquire: pairs with the Release of the store to `stop`, which came after all fibers that
+    // have ended were counted (the Acquire in `shutdown::alive`, which pairs with the Release in
+    // `finish`). So we see that they have no context, also of a migratable one whose home was
+    // here when this worker saw it last, and that ended on another.
+    fence(Ordering::Acquire);
     leave_behind(core);
     // After that: what has not started keeps nobody.
     let kept = kept::must_stay(core);

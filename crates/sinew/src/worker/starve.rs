@@ -11,9 +11,11 @@
 //! | no stack of the runtime is in use      | its closure is dropped, it is `NoStack` |
 //! | the runtime is given up                | `shutdown::fail_abandoned`            |
 //!
-//! The second and third are *doomed*: they will only end, one after the other, on the
-//! runtime's [`Reserve`](crate::stack::Reserve). What they drop is user code and may wait
-//! there; so the next waits for that.
+//! The second and third are *doomed*: they will only end. What they drop is user code and
+//! may wait, also for each other: so each gets a small stack of its own, of the runtime's
+//! pool, which is mostly to be had where a large one is not. If that is refused, too, they
+//! take turns on the runtime's [`Reserve`](crate::stack::Reserve): there the next one waits
+//! for the drop of the one before, and two that wait for each other never end.
 //!
 //! While it waits such a fiber is parked, like one that has a stack: who cancels it nudges
 //! it, and thereby owns it and brings it to this worker ([`look_again`]). A child of a
@@ -35,7 +37,7 @@ use crate::queue::Entry;
 use crate::sched::core::Core;
 use crate::sched::shared::{Abandoned, Shared, WANTS_RESERVE, bump};
 use crate::sched::starved::Hungry;
-use crate::stack::{Given, NoStack, StackClass};
+use crate::stack::{Given, NoStack, Reserve, Stack, StackClass};
 use crate::sys::log::log;
 use std::ptr::NonNull;
 use std::sync::PoisonError;
@@ -173,32 +175,56 @@ fn leave_place(hungry: &Hungry) {
     }
 }
 
-/// A fiber that is ours, and in no line, will only end: on the reserve, in turn.
+/// A fiber that is ours, and in no line, will only end: on any small stack.
 fn doom(core: &Core, block: NonNull<Block>) {
-    core.with_starved(|starved| starved.doomed.push_back(block));
-    serve_doomed(core);
+    let first = core.with_starved(|starved| {
+        starved.doomed.push_back(block);
+        starved.doomed.len() == 1
+    });
+    // If others are there already the kernel has refused one of them.
+    serve_doomed(core, first);
+    if first && core.with_starved(|starved| !starved.doomed.is_empty()) {
+        // The others may have some to spare in their caches.
+        core.shared().wake_all();
+    }
 }
 
-/// Lets the next of them end, if the reserve is free.
-fn serve_doomed(core: &Core) {
-    if core.with_starved(|starved| starved.doomed.is_empty()) {
-        return retract(core, WANTS_RESERVE);
+/// Lets those end for which there is a small stack, or else one of them if the reserve is
+/// free. The kernel is asked for memory only if `ask` says so; see [`feed`].
+fn serve_doomed(core: &Core, ask: bool) {
+    let class = Reserve::class();
+    loop {
+        if core.with_starved(|starved| starved.doomed.is_empty()) {
+            return retract(core, WANTS_RESERVE);
+        }
+        // Before we look: who gives one back, here or there, wakes us then.
+        announce(core, WANTS_RESERVE);
+        if !ask && !core.shared().stacks.has(class) {
+            break;
+        }
+        let Ok(stack) = core.with_stacks(|stacks| stacks.take(class)) else {
+            break;
+        };
+        end_on(core, stack);
     }
-    // Before we look: who gives it back wakes us then.
-    announce(core, WANTS_RESERVE);
-    let Some(stack) = core.shared().reserve.take() else {
-        return;
-    };
+    if let Some(stack) = core.shared().reserve.take() {
+        let block = end_on(core, stack);
+        core.on_reserve.set(block.as_ptr());
+    }
+}
+
+/// Lets the first of the doomed end on this stack; returns which one that is.
+fn end_on(core: &Core, stack: Stack) -> NonNull<Block> {
     let block = core.with_starved(|starved| starved.doomed.pop_front());
-    let block = block.expect("looked above");
+    let block = block.expect("the caller looked");
     // SAFETY: it is ours.
     let fiber = unsafe { block.as_ref() };
     // What is known of its stack (an overflow's report) is of this one.
     fiber.set_class(stack.class());
     fiber.set_pinned(true);
-    core.on_reserve.set(block.as_ptr());
     bind(core, block, stack, Begin::NoStack);
     core.push_private(Entry::started(block));
+    block
 }
 
 /// Starts the fibers that wait for a stack, if some came back, each class in its order.
@@ -206,10 +232,7 @@ fn serve_doomed(core: &Core) {
 /// Called often, by a worker that runs others meanwhile: so the kernel is asked for memory
 /// only if no stack is left that could come back, or when the monitor says so. It has
 /// refused before, and a refusal takes long.
-fn feed(core: &Core) {
-    // Relaxed: a hint from the monitor, which comes again.
-    let ask = core.remote().ask_kernel.load(Ordering::Relaxed);
-    core.remote().ask_kernel.store(false, Ordering::Relaxed);
+fn feed(core: &Core, ask: bool) {
     let mut index = 0;
     while let Some(class) = core.with_starved(|starved| starved.class(index)) {
         feed_class(core, class, ask);
@@ -277,9 +300,12 @@ fn leave(core: &Core, class: StackClass) {
 pub(super) fn relieve(core: &Core) {
     // Relaxed: our own.
     if core.remote().starving.load(Ordering::Relaxed) != 0 {
-        feed(core);
+        // Relaxed: a hint from the monitor, which comes again.
+        let ask = core.remote().ask_kernel.load(Ordering::Relaxed);
+        core.remote().ask_kernel.store(false, Ordering::Relaxed);
+        feed(core, ask);
         retract_fed(core);
-        serve_doomed(core);
+        serve_doomed(core, ask);
     }
     flush(core);
 }
@@ -317,7 +343,7 @@ pub(crate) fn ask_kernel(shared: &Shared) {
 
 /// The fiber that ran on the reserve has ended.
 #[cold]
-pub(super) fn give_reserve(core: &Core, stack: crate::stack::Stack) {
+pub(super) fn give_reserve(core: &Core, stack: Stack) {
     core.on_reserve.set(std::ptr::null());
     core.shared().reserve.give(stack);
     wake_starving(core.shared());

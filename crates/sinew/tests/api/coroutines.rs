@@ -6,13 +6,14 @@ use crate::harness::{Gate, on_workers, wait_until, watch};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use sinew::sync::Semaphore;
 use sinew::{
-    CancelReason, CancelToken, Cancelled, ScopedValue, no_suspend, spawn_local, yield_now,
+    CancelReason, CancelToken, Cancelled, ScopedValue, WaitReason, no_suspend, spawn_local,
+    yield_now,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 type Steps = Coroutine<(), (), ()>;
@@ -436,5 +437,166 @@ fn a_cause_is_not_used_after_a_wait_that_gives_up_has_ended_its_frame() {
         behind.join().unwrap();
         assert!(SUSPENDED.take().is_none(), "no waker was called");
         assert!(!sinew::is_cancelled(), "the frame is gone");
+    });
+}
+
+#[test]
+fn a_request_that_came_during_a_shield_is_seen_though_another_fiber_leaves_it() {
+    on_workers(|runtime| {
+        runtime.run(|| {
+            let inside = Rc::new(RefCell::new(coroutine(|suspend| {
+                sinew::shield(|| suspend.suspend(()));
+            })));
+            let theirs = inside.clone();
+            let shielded = spawn_local(move || {
+                step(&mut theirs.borrow_mut());
+                sinew::sleep(Duration::from_secs(3600))
+            });
+            wait_until(|| shielded.fiber().wait_reason() == WaitReason::Sleep);
+            shielded.cancel();
+            for _ in 0..8 {
+                yield_now(); // it looks, is shielded, and sleeps on
+            }
+            assert_eq!(shielded.fiber().wait_reason(), WaitReason::Sleep);
+            end(&mut inside.borrow_mut());
+            assert_eq!(shielded.join().unwrap(), Err(Cancelled));
+            assert!(!sinew::is_cancelled());
+        });
+    });
+}
+
+/// What a future in a coroutine, and who resumes that, tell each other.
+#[derive(Default)]
+struct Polled {
+    times: Cell<u32>,
+    ready: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+/// A coroutine that runs a future, and is suspended in its first `poll`.
+fn polls_and_suspends(polled: Rc<Polled>) -> Steps {
+    let mut inside = coroutine(move |suspend| {
+        sinew::block_on(std::future::poll_fn(|context| {
+            *polled.waker.borrow_mut() = Some(context.waker().clone());
+            polled.times.set(polled.times.get() + 1);
+            if polled.times.get() == 1 {
+                suspend.suspend(());
+            }
+            match polled.ready.get() {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        }));
+    });
+    step(&mut inside);
+    inside
+}
+
+#[test]
+fn a_future_whose_poll_ends_on_another_fiber_wakes_that_one() {
+    on_workers(|runtime| {
+        runtime.run(|| {
+            let polled = Rc::new(Polled::default());
+            let theirs = polled.clone();
+            on_two_fibers(
+                move || polls_and_suspends(theirs),
+                move |mut inside| {
+                    let waits = sinew::current();
+                    let wakes = spawn_local(move || {
+                        wait_until(|| waits.wait_reason() == WaitReason::Future);
+                        polled.ready.set(true);
+                        polled.waker.take().unwrap().wake();
+                    });
+                    end(&mut inside);
+                    wakes.join().unwrap();
+                },
+            );
+        });
+    });
+}
+
+#[test]
+fn a_wake_for_an_outer_block_on_is_given_back_though_another_fiber_leaves_the_inner_one() {
+    on_workers(|runtime| {
+        runtime.run(|| {
+            let (outer, inner) = (Rc::new(Polled::default()), Rc::new(Polled::default()));
+            let kept = Rc::new(Cell::new(None));
+            let theirs = (outer.clone(), inner.clone(), kept.clone());
+            let owner = spawn_local(move || {
+                let (outer, inner, kept) = theirs;
+                sinew::block_on(std::future::poll_fn(|context| {
+                    *outer.waker.borrow_mut() = Some(context.waker().clone());
+                    outer.times.set(outer.times.get() + 1);
+                    if outer.times.get() == 1 {
+                        let inner = inner.clone();
+                        // Waits once, and is suspended when it polls again.
+                        let mut inside = coroutine(move |suspend| {
+                            sinew::block_on(std::future::poll_fn(|_| {
+                                inner.times.set(inner.times.get() + 1);
+                                if inner.times.get() == 1 {
+                                    return Poll::Pending;
+                                }
+                                suspend.suspend(());
+                                Poll::Ready(())
+                            }));
+                        });
+                        step(&mut inside);
+                        kept.set(Some(inside));
+                        return Poll::Pending;
+                    }
+                    Poll::Ready(())
+                }));
+            });
+            wait_until(|| owner.fiber().wait_reason() == WaitReason::Future);
+            assert_eq!((outer.times.get(), inner.times.get()), (1, 1));
+            // The one wake, which the inner wait takes.
+            outer.waker.take().unwrap().wake();
+            wait_until(|| inner.times.get() == 2);
+            wait_until(|| owner.fiber().wait_reason() == WaitReason::Future);
+            assert_eq!(outer.times.get(), 1);
+            end(&mut kept.take().unwrap());
+            owner.join().unwrap();
+            assert_eq!(outer.times.get(), 2);
+        });
+    });
+}
+
+#[test]
+fn a_fiber_polls_harmlessly_after_another_has_ended_a_poll_of_its() {
+    let _watch = watch();
+    // No time passes, so nobody is asked to let others run.
+    let builder = sinew::Runtime::builder().workers(1).strict_order(true);
+    let runtime = builder.quantum(Duration::from_secs(3600)).build();
+    runtime.unwrap().run(|| {
+        let polled = Rc::new(Polled::default());
+        polled.ready.set(true);
+        let kept = Rc::new(Cell::new(None));
+        let ended = Gate::new();
+        let theirs = (polled.clone(), kept.clone(), ended.clone());
+        let owner = spawn_local(move || {
+            // Two that do not end in the order in which they began.
+            let first = polls_and_suspends(theirs.0);
+            let second = Rc::new(Polled::default());
+            second.ready.set(true);
+            theirs.1.set(Some((first, polls_and_suspends(second))));
+            theirs.2.pass();
+            let (tell, hear) = sinew::channel::unbounded();
+            spawn_local(move || tell.send(()));
+            while hear.try_recv().is_err() {} // lets the other one run
+        });
+        wait_until(|| polled.times.get() == 1);
+        yield_now();
+        let (mut first, mut second) = kept.take().unwrap();
+        end(&mut first);
+        end(&mut second);
+        ended.open();
+        owner.join().unwrap();
+    });
+    let runtime = sinew::Runtime::builder().workers(1).build().unwrap();
+    runtime.run(|| {
+        let polled = Rc::new(Polled::default());
+        polled.ready.set(true);
+        // Its fiber has ended.
+        on_two_fibers(|| polls_and_suspends(polled), |mut inside| end(&mut inside));
     });
 }

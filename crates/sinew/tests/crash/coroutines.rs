@@ -22,6 +22,8 @@ const LEFT: &str = "was left before one inside of it: was a coroutine suspended 
 const ENDED: &str = "a fiber ended inside of a scope, limit or binding";
 const HOUR: Duration = Duration::from_secs(3600);
 
+sinew::fiber_local!(static KEPT: String = String::from("kept"));
+
 static BOUND: ScopedValue<String> = ScopedValue::new();
 
 /// Runs `body` as a coroutine until it suspends.
@@ -37,6 +39,15 @@ fn ends_inside(body: impl FnOnce(&Suspend) + Send + 'static) {
         let inside = spawn_local(move || suspended(body)).join();
         println!("it goes on");
         std::mem::forget(inside);
+    });
+}
+
+/// A closure on a pool thread ends while `body` is suspended.
+fn leaves_a_job_inside(body: impl FnOnce(&Suspend) + Send + 'static) {
+    runtime(1).run(|| {
+        let job = sinew::spawn_blocking(|| std::mem::forget(suspended(body)));
+        job.join().unwrap();
+        println!("it goes on");
     });
 }
 
@@ -168,6 +179,27 @@ pub(crate) fn child(case: &str) -> bool {
             CancelToken::new().enter(|| suspend.suspend(()));
         }),
         "blocking in scope" => ends_what_blocking_sees(in_a_scope),
+        "scope waits in no_suspend" => runtime(1).run(|| {
+            sinew::scope(|s| {
+                s.spawn(sinew::park);
+                std::mem::forget(suspended(|suspend| {
+                    sinew::no_suspend(|| suspend.suspend(()));
+                }));
+            });
+            println!("it goes on");
+        }),
+        "a job leaves timeout" => leaves_a_job_inside(|suspend| {
+            let _ = sinew::timeout(HOUR, || suspend.suspend(()));
+        }),
+        "a job leaves shield" => {
+            leaves_a_job_inside(|suspend| sinew::shield(|| suspend.suspend(())));
+        }
+        "a job leaves enter" => {
+            leaves_a_job_inside(|suspend| CancelToken::new().enter(|| suspend.suspend(())));
+        }
+        "a job leaves scope" => leaves_a_job_inside(in_a_scope),
+        "a job leaves bind" => leaves_a_job_inside(|suspend| bind(|| suspend.suspend(()))),
+        "ends in a fiber-local" => ends_inside(|suspend| KEPT.with(|_| suspend.suspend(()))),
         "unwinds on another fiber" => unwinds_on_another_fiber(),
         _ => return false,
     }
@@ -396,4 +428,34 @@ fn bind_does_not_return_while_a_coroutine_uses_what_is_bound() {
         ],
         LEFT,
     );
+}
+
+#[test]
+fn a_scope_does_not_wait_while_a_coroutine_is_suspended_in_no_suspend() {
+    aborts(&["scope waits in no_suspend"], LEFT);
+}
+
+#[test]
+fn a_job_of_the_pool_does_not_leave_a_coroutine_suspended_inside_of_its_frames() {
+    aborts(
+        &[
+            "a job leaves timeout",
+            "a job leaves shield",
+            "a job leaves enter",
+            "a job leaves scope",
+            "a job leaves bind",
+        ],
+        LEFT,
+    );
+}
+
+#[test]
+fn a_fiber_local_that_is_leaked_is_reported() {
+    let _watch = watch();
+    let ended = run_case("ends in a fiber-local", &[]);
+    ended.succeeded().says(&[
+        "a fiber-local is still borrowed at the end of its fiber or thread, and is leaked: was a \
+         coroutine suspended in `with`?",
+    ]);
+    assert!(ended.stdout.contains("it goes on"));
 }

@@ -106,7 +106,12 @@ fn command_in_no_suspend() {
         // One that is started later has ended later.
         assert!(Command::new("true").status().unwrap().success());
         assert!(!file.exists());
-        assert!(touch().status().unwrap().success());
+        // The same one is as it was: its streams are those of this process.
+        let mut same = touch();
+        refused(|| no_suspend(|| same.output()));
+        let mut child = same.spawn().unwrap();
+        assert!(child.stdin.is_none() && child.stdout.is_none() && child.stderr.is_none());
+        assert!(child.wait().unwrap().success());
         std::fs::remove_file(&file).unwrap();
     });
 }

@@ -6,7 +6,6 @@ use sinew::{Builder, JoinHandle, Runtime, WaitReason};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::ThreadId;
 use std::time::Duration;
 
 const GIB: usize = 1 << 30;
@@ -18,8 +17,9 @@ pub fn child(case: &str) -> bool {
         "big stack" => a_big_stack_concerns_only_its_own(),
         "big stack cancelled" => a_big_stack_can_be_cancelled(),
         "run without a stack" => run_without_a_stack(),
-        "drops that wait" => drops_that_wait_take_turns(),
+        "drops that wait" => drops_that_wait_for_each_other(),
         "cancelled before it ran" => many_cancelled_ones_end(),
+        "refused scoped spawn" => a_refused_scoped_spawn(),
         "await without a stack" => await_a_token_without_a_stack(),
         _ => return false,
     }
@@ -199,6 +199,41 @@ fn a_fiber_that_waits_for_a_stack_can_be_cancelled() {
     with_workers("big stack cancelled");
 }
 
+/// A refused spawn drops its closure, and that may panic.
+fn a_refused_scoped_spawn() {
+    struct Panics;
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            panic_expected(5);
+        }
+    }
+    let runtime = runtime();
+    limit_memory(512 << 20);
+    let big = || Builder::new().stack_size(GIB);
+    runtime.run(|| {
+        let waits = big().spawn(|| ()).unwrap();
+        wait_until(|| big().spawn(|| ()).map(|other| other.cancel()).is_err());
+        // As long as that one waits spawns are refused.
+        let error = sinew::scope(|s| big().spawn_scoped(s, || ()).map(drop).unwrap_err());
+        assert_eq!(error.kind(), std::io::ErrorKind::OutOfMemory);
+        let caught = catch_unwind(|| {
+            sinew::scope(|s| {
+                let panics = Panics;
+                big().spawn_scoped(s, move || drop(panics)).map(drop)
+            })
+        });
+        assert!(is_expected(&*caught.unwrap_err(), 5));
+        assert!(!waits.is_finished());
+        waits.cancel();
+        assert!(waits.join().unwrap_err().is_cancelled());
+    });
+}
+
+#[test]
+fn a_scope_does_not_wait_for_a_child_that_was_refused() {
+    with_workers("refused scoped spawn");
+}
+
 /// Nothing runs that could give a stack back: it fails at once, and the closure is dropped.
 fn run_without_a_stack() {
     let runtime = Runtime::builder().workers(workers()).stack_size(GIB);
@@ -226,49 +261,28 @@ fn without_any_stack_in_use_a_fiber_fails_at_once() {
     }
 }
 
-/// The drop of a closure waits on the stack that is set aside: the next waits for it.
-fn drops_that_wait_take_turns() {
-    struct Waits {
-        open: Gate,
-        at_once: Arc<AtomicUsize>,
-        spawner: ThreadId,
-    }
-    impl Drop for Waits {
+/// What a closure that never ran has to drop waits for another such fiber, and panics.
+fn drops_that_wait_for_each_other() {
+    struct EndsAnother(Option<JoinHandle<()>>);
+    impl Drop for EndsAnother {
         fn drop(&mut self) {
-            // A spawn that is refused, since the runtime knows already that there is no
-            // stack, drops its closure on the thread that called it.
-            if std::thread::current().id() == self.spawner {
-                return;
-            }
-            let now = self.at_once.fetch_add(1, Ordering::Relaxed);
-            assert_eq!(now, 0, "one at a time");
-            while !self.open.is_open() {
-                sinew::yield_now();
-            }
-            self.at_once.fetch_sub(1, Ordering::Relaxed);
+            let other = self.0.take().unwrap();
+            other.cancel();
+            assert!(other.join().is_err());
         }
     }
     let runtime = runtime();
-    limit_memory(512 << 20);
-    let (open, at_once) = (Gate::new(), Arc::new(AtomicUsize::new(0)));
-    let fibers: Vec<_> = (0..6)
-        .map_while(|_| {
-            let waits = Waits {
-                open: open.clone(),
-                at_once: at_once.clone(),
-                spawner: std::thread::current().id(),
-            };
-            let big = Builder::new().stack_size(GIB);
-            big.spawn_on(&runtime.handle(), move || drop(waits)).ok()
-        })
-        .collect();
-    fibers.iter().for_each(|fiber| fiber.cancel());
-    wait_until(|| at_once.load(Ordering::Relaxed) == 1);
-    assert!(fibers.iter().all(|fiber| !fiber.is_finished()));
-    open.open();
-    for fiber in fibers {
-        assert!(fiber.join().is_err());
-    }
+    limit_memory(256 << 20);
+    runtime.run(|| {
+        // Both wait, since our own stack may come back. Of two sizes: a spawn is refused if
+        // another fiber of the same size waits already.
+        let last = Builder::new().stack_size(GIB).spawn(|| ()).unwrap();
+        let ends = EndsAnother(Some(last));
+        let first = Builder::new().stack_size(GIB / 2);
+        let first = first.spawn(move || drop(ends)).unwrap();
+        first.cancel();
+        assert!(first.join().unwrap_err().is_cancelled());
+    });
 
     struct Panics;
     impl Drop for Panics {
@@ -294,7 +308,7 @@ fn drops_that_wait_take_turns() {
 }
 
 #[test]
-fn closures_that_are_dropped_unrun_take_turns_on_the_stack_set_aside() {
+fn closures_that_are_dropped_unrun_may_wait_for_each_other() {
     with_workers("drops that wait");
 }
 
@@ -372,7 +386,9 @@ fn a_spare_gets_no_thread() {
     assert!(!waits.is_finished());
     go.open();
     waits.join().unwrap();
-    blocked.map(JoinHandle::join).map(Result::unwrap);
+    for blocked in blocked {
+        blocked.join().unwrap();
+    }
 }
 
 #[test]

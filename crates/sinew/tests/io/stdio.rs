@@ -9,6 +9,7 @@ use sinew::{Cancelled, IoDriver, WaitReason};
 use std::fs::File;
 use std::io::{self, BufRead, Read, Write};
 use std::os::fd::FromRawFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
 /// Says to a test that it is the child, and what to do.
@@ -65,6 +66,7 @@ fn the_child() {
         "locked" => locked(),
         "rest" => rest(),
         "busy" => busy(),
+        "refused" => refused(),
         _ => panic!("no such part"),
     };
     match place {
@@ -278,6 +280,37 @@ fn a_cancelled_read_loses_nothing() {
         feed(&mut child, b"second\n");
         stdout.read_to_end(&mut text).unwrap();
         assert_eq!(printed(&text), "first second", "{place}");
+        assert!(child.wait().unwrap().success());
+    }
+}
+
+fn refused() {
+    let mut input = stdin().lock();
+    // There is nothing, and this may not wait for it.
+    let refused = || sinew::no_suspend(|| input.read_line(&mut String::new()));
+    assert!(catch_unwind(AssertUnwindSafe(refused)).is_err());
+    writeln!(stdout(), "refused").unwrap();
+    let mut line = String::new();
+    input.read_line(&mut line).unwrap();
+    writeln!(stdout(), "{BEGIN}{:?}{END}", line.trim_end()).unwrap();
+}
+
+#[test]
+fn a_read_that_was_refused_leaves_nothing() {
+    let _watch = crate::harness::watch();
+    for place in places().into_iter().filter(|place| place != "thread") {
+        let mut child = child(&format!("refused@{place}")).spawn().unwrap();
+        let mut stdout = child.stdout.take().unwrap();
+        let mut text = Vec::new();
+        while !String::from_utf8_lossy(&text).contains("refused\n") {
+            let mut bytes = [0; 100];
+            let count = stdout.read(&mut bytes).unwrap();
+            assert_ne!(count, 0, "{place}: {}", String::from_utf8_lossy(&text));
+            text.extend_from_slice(&bytes[..count]);
+        }
+        feed(&mut child, b"a line\n");
+        stdout.read_to_end(&mut text).unwrap();
+        assert_eq!(printed(&text), r#""a line""#, "{place}");
         assert!(child.wait().unwrap().success());
     }
 }

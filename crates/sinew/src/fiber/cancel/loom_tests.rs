@@ -215,7 +215,7 @@ impl Running {
     /// Ends as `first_frame` does.
     fn end(&self) {
         // SAFETY: once, for who runs it.
-        unsafe { run_to_completion(&self.fiber.0, Begin::Run, self.root.locals()) };
+        unsafe { run_to_completion(&self.fiber.0, Begin::Run, self.root.locals(), || ()) };
         self.root.leave(&self.fiber.0);
         // SAFETY: begun by `new`.
         unsafe { children::end(&self.root) };
@@ -302,7 +302,7 @@ fn who_finds_the_root_of_a_fiber_finds_it_whole() {
                 let root = Root::new(NonNull::from(&**block));
                 block.set_root(&root);
                 // SAFETY: once, for who runs it.
-                unsafe { run_to_completion(block, Begin::Run, root.locals()) };
+                unsafe { run_to_completion(block, Begin::Run, root.locals(), || ()) };
                 root.leave(block);
                 frame.set(2);
             }

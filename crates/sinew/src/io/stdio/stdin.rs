@@ -31,14 +31,28 @@ impl Input {
 
     /// Reads more; answers how much.
     fn fill(&mut self, at: At) -> io::Result<usize> {
+        /// Takes away the room that nothing was read into; also if the read unwinds, which
+        /// it does where waiting is not allowed.
+        struct Room<'a> {
+            bytes: &'a mut Vec<u8>,
+            filled: usize,
+        }
+        impl Drop for Room<'_> {
+            fn drop(&mut self) {
+                self.bytes.truncate(self.filled);
+            }
+        }
         self.bytes.drain(..self.taken);
         self.taken = 0;
-        let before = self.bytes.len();
-        self.bytes.resize(before + CHUNK, 0);
-        let count = self.stream.read(&mut self.bytes[before..], at);
-        let read = count.as_ref().map_or(0, |count| *count);
-        self.bytes.truncate(before + read);
-        count
+        let filled = self.bytes.len();
+        self.bytes.resize(filled + CHUNK, 0);
+        let mut room = Room {
+            bytes: &mut self.bytes,
+            filled,
+        };
+        let count = self.stream.read(&mut room.bytes[filled..], at)?;
+        room.filled += count;
+        Ok(count)
     }
 
     fn read(&mut self, into: &mut [u8], at: At) -> io::Result<usize> {

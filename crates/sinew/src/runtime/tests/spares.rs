@@ -282,6 +282,31 @@ fn no_spare_comes_while_no_fiber_waits_to_start() {
 }
 
 #[test]
+fn the_thread_of_a_spare_on_which_a_fiber_is_leaked_is_kept() {
+    with_drivers(
+        |builder| {
+            let runtime = builder.build().unwrap();
+            let (latch, blocked) = block_both(&runtime);
+            let (tell, told) = std::sync::mpsc::channel();
+            let leaked = runtime.spawn(move || {
+                tell.send(thread_name()).unwrap();
+                loop {
+                    crate::park();
+                }
+            });
+            let name = told.recv().unwrap();
+            assert!(is_spare(&name), "{name}");
+            until(|| leaked.fiber().wait_reason() == crate::WaitReason::Park);
+            unblock(&latch, blocked);
+            until(|| runtime.stats().live == 1); // a fiber is counted out after its join
+            let error = runtime.shutdown_timeout(Duration::ZERO).unwrap_err();
+            assert_eq!((error.leaked().len(), error.kept_threads()), (1, 1));
+        },
+        Duration::ZERO,
+    );
+}
+
+#[test]
 fn there_are_no_spares_where_order_matters_or_none_are_wanted() {
     let slots = |builder: RuntimeBuilder| builder.build().unwrap().shared().remotes.len();
     assert_eq!(slots(Runtime::builder().workers(1)), 1);

@@ -346,3 +346,25 @@ fn a_closed_listener_hands_out_nothing_that_was_accepted_ahead() {
         }
     });
 }
+
+#[test]
+fn the_port_is_free_after_a_runtime_that_ended_before_the_last_answer() {
+    let _watch = watch();
+    for driver in drivers() {
+        for _ in 0..20 {
+            let address = runtime(driver, 1).run(|| {
+                let listener = listen_alone();
+                let address = listener.local_addr().unwrap();
+                let mut incoming = listener.into_incoming();
+                let client = TcpStream::connect(address).unwrap();
+                // Closed by the client first, so the port is not in use for that.
+                let peer = incoming.next().unwrap().unwrap();
+                drop(client);
+                assert_eq!((&peer).read(&mut [0]).unwrap(), 0);
+                sinew::no_suspend(|| drop(incoming)); // may not wait for the answer
+                address
+            });
+            drop(std::net::TcpListener::bind(address).unwrap());
+        }
+    }
+}
