@@ -276,10 +276,8 @@ impl Semaphore {
         }
     }
 
-    /// As [`try_acquire`](Self::try_acquire), with a permit that borrows nothing.
-    ///
-    /// A loop of failing tries is a place where other fibers may run: every 64th in one turn
-    /// of a fiber yields.
+    /// As [`try_acquire`](Self::try_acquire), with a permit that borrows nothing; every 64th
+    /// failing try in one turn of a fiber yields here, too.
     ///
     /// # Errors
     ///
@@ -288,11 +286,8 @@ impl Semaphore {
         self.try_acquire_many_owned(1)
     }
 
-    /// As [`try_acquire_many`](Self::try_acquire_many), with a permit that
-    /// borrows nothing.
-    ///
-    /// A loop of failing tries is a place where other fibers may run: every 64th in one turn
-    /// of a fiber yields.
+    /// As [`try_acquire_many`](Self::try_acquire_many), with a permit that borrows nothing;
+    /// every 64th failing try in one turn of a fiber yields here, too.
     ///
     /// # Errors
     ///
