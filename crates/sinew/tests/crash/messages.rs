@@ -174,14 +174,14 @@ fn of_the_stack(way: impl FnOnce() + Send + 'static) -> usize {
         let low = top - ROOM;
         // SAFETY: memory of this fiber's stack, which is larger, and of no frame: it is
         // below all of them. Signals are handled on another stack.
-        for at in low..top {
-            unsafe { std::ptr::with_exposed_provenance_mut::<u8>(at).write_volatile(UNTOUCHED) };
-        }
+        unsafe { std::ptr::with_exposed_provenance_mut::<u8>(low).write_bytes(UNTOUCHED, ROOM) };
         way();
-        // SAFETY: as above.
-        let touched = (low..top).find(|&at| unsafe {
-            std::ptr::with_exposed_provenance::<u8>(at).read_volatile() != UNTOUCHED
-        });
+        let untouched = |at| {
+            let at = std::ptr::with_exposed_provenance::<u8>(at);
+            // SAFETY: as above.
+            unsafe { at.read_volatile() == UNTOUCHED }
+        };
+        let touched = (low..top).find(|&at| !untouched(at));
         touched.map_or(0, |touched| top - touched)
     }
     let runtime = Runtime::builder().workers(1).build().unwrap();

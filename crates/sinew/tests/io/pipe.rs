@@ -187,10 +187,8 @@ fn an_end_that_is_handed_away_blocks_also_if_its_clones_are_used_later() {
         let (reader, writer) = pipe().unwrap();
         let clone = writer.try_clone().unwrap();
         // SAFETY: no pointers.
-        assert_eq!(
-            unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, libc::O_DIRECT) },
-            0
-        );
+        let set = unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, libc::O_DIRECT) };
+        assert_eq!(set, 0);
         let number = clone.as_raw_fd();
         let away = OwnedFd::from(clone);
         (&writer).write_all(b"packet").unwrap();
