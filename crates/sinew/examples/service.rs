@@ -1,6 +1,6 @@
 //! A whole service. On SIGTERM or Ctrl-C it accepts no more, finishes the requests that are
-//! under way, and after a deadline cancels those that are left. Without an address to serve
-//! at (`cargo run --example service -- 127.0.0.1:7000`) it tries itself.
+//! under way, and after a deadline cancels those that are left; told once more it ends at once.
+//! Without an address to serve at (`cargo run --example service -- 127.0.0.1:7000`) it tries itself.
 
 use sinew::net::{SocketAddr, TcpListener, TcpStream};
 use sinew::signal::{SignalKind, signal};
@@ -25,10 +25,8 @@ fn converse(stream: &TcpStream, stop: &CancelToken) -> io::Result<()> {
 fn serve(listener: &TcpListener, stop: &CancelToken) {
     sinew::scope(|requests| {
         let accept = |stream: io::Result<TcpStream>| {
-            requests.spawn(move || {
-                let outcome = stream.and_then(|stream| converse(&stream, stop));
-                outcome.unwrap_or_else(|error| eprintln!("a connection: {error}"));
-            });
+            let talk = move || stream.and_then(|stream| converse(&stream, stop));
+            requests.spawn(|| talk().unwrap_or_else(|error| eprintln!("a connection: {error}")));
         };
         stop.enter(|| listener.incoming().for_each(accept)); // not its children
     });
@@ -37,18 +35,20 @@ fn serve(listener: &TcpListener, stop: &CancelToken) {
 fn run(listener: &TcpListener, drain: Duration) -> io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut told = || select! { wait(&mut terminate) -> t => t, wait(&mut interrupt) -> t => t };
     let (stop, all) = (CancelToken::new(), CancelToken::new());
     sinew::scope(|s| {
         let watcher = s.spawn(|| {
-            select! {
-                wait(&mut terminate) -> told => told?,
-                wait(&mut interrupt) -> told => told?,
-            }
+            told()?;
             stop.cancel_with("shutting down");
-            sinew::sleep(drain).map(|()| all.cancel_with("not done in time"))
+            let again = sinew::timeout(drain, &mut told).unwrap_or_else(|_late| {
+                all.cancel_with("not done in time");
+                told()
+            });
+            again.map(|()| std::process::exit(1)) // at once
         });
         all.enter(|| serve(listener, &stop));
-        watcher.cancel(); // in its sleep, if all was done in time
+        watcher.cancel(); // all was done in time
     });
     Ok(())
 }

@@ -285,6 +285,28 @@ impl JoinError {
 
     /// Whether the fiber never ran, because its runtime was given up before it began: see
     /// [`Runtime::shutdown_timeout`](crate::Runtime::shutdown_timeout).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicBool, Ordering};
+    /// use std::time::Duration;
+    ///
+    /// static BUSY: AtomicBool = AtomicBool::new(false);
+    ///
+    /// let runtime = sinew::Runtime::builder().workers(1).build()?;
+    /// let _computes = runtime.spawn(|| {
+    ///     BUSY.store(true, Ordering::Relaxed);
+    ///     loop {
+    ///         std::hint::spin_loop() // and never lets others run
+    ///     }
+    /// });
+    /// while !BUSY.load(Ordering::Relaxed) {}
+    /// let behind = runtime.spawn(|| "never begins");
+    /// runtime.shutdown_timeout(Duration::from_millis(1)).unwrap_err();
+    /// assert!(behind.join().unwrap_err().is_given_up());
+    /// # std::io::Result::Ok(())
+    /// ```
     pub fn is_given_up(&self) -> bool {
         matches!(self.0, Failure::GivenUp)
     }

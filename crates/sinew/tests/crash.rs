@@ -11,6 +11,8 @@ mod descriptors;
 mod forks;
 #[path = "harness/mod.rs"]
 mod harness;
+#[path = "crash/messages.rs"]
+mod messages;
 #[path = "crash/no_suspend.rs"]
 mod no_suspend;
 #[path = "crash/signals.rs"]
@@ -73,7 +75,6 @@ fn child() {
         "blocked hog" => blocked_hog(),
         "hog unheard" => hog_unheard(),
         "stopped" => be_stopped(),
-        "big message" => pass_a_big_message(),
         "leak" => leak(),
         other => {
             let known = [
@@ -83,6 +84,7 @@ fn child() {
                 descriptors::child,
                 forks::child,
                 signals::child,
+                messages::child,
             ];
             let found = known.iter().any(|child| child(other));
             assert!(found, "no such case: {other}");
@@ -341,67 +343,6 @@ fn any_other_fault_kills_by_sigsegv_as_before() {
         ended.died_by(SIGSEGV);
         assert!(!ended.stderr.contains("overflowed"), "{}", ended.stderr);
     }
-}
-
-// ------------------------------------------------------------ big messages
-
-/// A sixth of what a fiber may use of its stack. In a build without optimisation, which
-/// moves a value at each step, a twentieth.
-const BIG: usize = if cfg!(debug_assertions) {
-    48 << 10
-} else {
-    32 << 10
-};
-
-#[derive(Debug)]
-struct BigMessage([u8; BIG]);
-
-/// Sends and receives a big message in every way, on default stacks.
-fn pass_a_big_message() {
-    #[inline(never)]
-    fn send(tx: &sinew::channel::Sender<BigMessage>) {
-        tx.send(BigMessage([7; BIG])).unwrap();
-    }
-    #[inline(never)]
-    fn try_send(tx: &sinew::channel::Sender<BigMessage>) {
-        tx.try_send(BigMessage([7; BIG])).unwrap();
-    }
-    #[inline(never)]
-    fn recv(rx: &sinew::channel::Receiver<BigMessage>) {
-        assert_eq!(rx.recv().unwrap().0[BIG - 1], 7);
-    }
-    #[inline(never)]
-    fn try_iter(rx: &sinew::channel::Receiver<BigMessage>) {
-        let mut received = 0;
-        for message in rx.try_iter() {
-            assert_eq!(message.0[BIG - 1], 7);
-            received += 1;
-        }
-        assert_eq!(received, 1);
-    }
-    let runtime = Runtime::builder().workers(1).build().unwrap();
-    for capacity in [0, 1] {
-        let (tx, rx) = sinew::channel::bounded(capacity);
-        let sender = runtime.spawn(move || send(&tx));
-        runtime.spawn(move || recv(&rx)).join().unwrap();
-        sender.join().unwrap();
-    }
-    let (tx, rx) = sinew::channel::unbounded();
-    let ends = runtime.spawn(move || {
-        send(&tx);
-        try_iter(&rx);
-        try_send(&tx);
-        try_iter(&rx);
-    });
-    ends.join().unwrap();
-    println!("it went through");
-}
-
-#[test]
-fn a_big_message_passes_through_fibers_with_stacks_of_the_default_size() {
-    run_case("big message", &[])
-        .succeeded()
-        .says(&["it went through"]);
 }
 
 #[repr(C)]

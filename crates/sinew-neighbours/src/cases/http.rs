@@ -49,6 +49,18 @@ pub fn cases() -> Vec<Case> {
             })
         }),
         case(
+            "reqwest::blocking, a Client made on a fiber",
+            Expect::Waits,
+            || {
+                let url = format!("http://{}/", stand_ins::http()?);
+                Ok(move || {
+                    let client = reqwest::blocking::Client::new();
+                    let text = sinew::blocking(|| client.get(&url).send()?.text());
+                    is_slow(&text?)
+                })
+            },
+        ),
+        case(
             "reqwest, by block_on alone",
             Expect::Panics("no reactor running"),
             || {

@@ -73,6 +73,15 @@ pub fn cases() -> Vec<Case> {
                 })
             },
         ),
+        case(
+            "sqlx, a pool made outside of Compat",
+            Expect::Panics("Tokio context"),
+            || {
+                // Nothing connects, so this needs no server.
+                let url = "postgres://postgres@127.0.0.1:1/postgres";
+                Ok(move || Ok(drop(PgPoolOptions::new().connect_lazy(url)?)))
+            },
+        ),
         case("sqlx, by block_on(Compat::new(..))", Expect::Waits, || {
             let url = url()?;
             let options = PgPoolOptions::new().max_connections(20);

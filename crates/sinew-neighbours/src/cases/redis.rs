@@ -6,6 +6,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, RedisConnectionInfo, Value};
 use sinew::interop::AsyncIo;
 use sinew::net::TcpStream;
+use std::time::Duration;
 use tokio_util::compat::FuturesAsyncReadCompatExt;
 
 pub fn cases() -> Vec<Case> {
@@ -30,21 +31,38 @@ pub fn cases() -> Vec<Case> {
         case("redis (aio), on AsyncIo + compat", Expect::Waits, || {
             let address = address()?;
             Ok(move || {
-                let stream = AsyncIo::new(TcpStream::connect(&*address)?)?.compat();
-                sinew::block_on(async {
-                    // Its own limits would be tokio's timers; `sinew::timeout` does that.
-                    let config = AsyncConnectionConfig::new()
-                        .set_connection_timeout(None)
-                        .set_response_timeout(None);
-                    let info = RedisConnectionInfo::default();
-                    let connecting = MultiplexedConnection::new_with_config(&info, stream, config);
-                    let (mut connection, driver) = connecting.await?;
-                    sinew::spawn(|| sinew::block_on(driver));
-                    is_late(&wait_in_vain().query_async(&mut connection).await?)
-                })
+                // Its own limits would be tokio's timers; `sinew::timeout` does that.
+                let config = AsyncConnectionConfig::new()
+                    .set_connection_timeout(None)
+                    .set_response_timeout(None);
+                ask(&address, config)
             })
         }),
+        case(
+            "redis (aio), with limits of its own",
+            Expect::Panics("no reactor running"),
+            || {
+                let address = address()?;
+                Ok(move || {
+                    let limit = Some(Duration::from_secs(60));
+                    let config = AsyncConnectionConfig::new().set_response_timeout(limit);
+                    ask(&address, config)
+                })
+            },
+        ),
     ]
+}
+
+/// Over a multiplexed connection on a socket of Sinew's.
+fn ask(address: &str, config: AsyncConnectionConfig) -> Result<(), Failure> {
+    let stream = AsyncIo::new(TcpStream::connect(address)?)?.compat();
+    sinew::block_on(async {
+        let info = RedisConnectionInfo::default();
+        let connecting = MultiplexedConnection::new_with_config(&info, stream, config);
+        let (mut connection, driver) = connecting.await?;
+        sinew::spawn(|| sinew::block_on(driver));
+        is_late(&wait_in_vain().query_async(&mut connection).await?)
+    })
 }
 
 fn address() -> Result<String, Failure> {

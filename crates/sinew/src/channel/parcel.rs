@@ -7,6 +7,12 @@
 //! parcel's address, and the message is copied once: into the buffer, or into
 //! the parcel of a receiver.
 //!
+//! What is left are the copies that the outermost calls make. Measured with 32 KiB in an
+//! optimised build, caller included: five sizes of a message for `send`, two or three for
+//! `send_timeout` and the sends of a select, two to four for a receive, two for a oneshot.
+//! Without optimisation (48 KiB): 17 for `send`, 19 for `try_send`, 12 or 13 for the other
+//! sends, 5 to 11 for a receive. `tests/crash/messages.rs` holds that.
+//!
 //! Invariant (one at a time): a parcel is its owner's (it is not `Sync`) while no
 //! seat with its address is linked or claimed. Otherwise it is the claimant's of
 //! that seat, under the lock or before it notifies the owner.

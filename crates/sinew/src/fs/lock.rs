@@ -119,7 +119,9 @@ impl File {
 
     /// Takes the file's exclusive lock if nobody else has a lock on it.
     ///
-    /// A cancellation point on entry.
+    /// A cancellation point on entry. Each try is made on the blocking pool, for a network's
+    /// file system may have to ask its server; so other fibers run meanwhile, also between
+    /// tries that fail.
     ///
     /// # Errors
     ///
@@ -146,7 +148,9 @@ impl File {
 
     /// Takes a shared lock of the file if nobody else has the exclusive one.
     ///
-    /// A cancellation point on entry.
+    /// A cancellation point on entry. Each try is made on the blocking pool, for a network's
+    /// file system may have to ask its server; so other fibers run meanwhile, also between
+    /// tries that fail.
     ///
     /// # Errors
     ///

@@ -6,14 +6,20 @@
 //! Invariant (setting): `nonblocking` is shared by all clones of an end. Once it is true
 //! the open file does not block while there are clones, for it is taken back only by the
 //! last of them, when that is turned into a descriptor. So no clone ever makes a call that
-//! blocks its worker because another was handed away. The price: a descriptor that is
-//! handed away while a clone is in use stays non-blocking.
+//! blocks its worker because another was handed away.
+//!
+//! An end that is handed away while it has clones gets an open file of its own, which
+//! blocks (`reopen`): a child that shared the clones' would meet `WouldBlock`, now or at
+//! their next use. That needs `/proc` and the right to open the pipe. Without them the
+//! descriptor shares the clones' open file, and their setting.
 
 use super::transfer::{Read as ReadCall, Write as WriteCall};
 use crate::reactor::{Direction, How, Source, call, set_nonblocking};
 use crate::sys::process;
+use std::ffi::CString;
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::panic::Location;
 use std::process::Stdio;
@@ -126,18 +132,64 @@ impl PipeEnd {
         call::make(&self.source, &how, &mut WriteCall { from })
     }
 
-    /// The descriptor; blocking as before, unless a clone is there to be hurt (setting).
+    /// The descriptor; blocking as before, and no clone is hurt by that (setting).
     fn into_fd(self) -> OwnedFd {
         let fd = self.source.into_fd_as_it_is();
-        let last = Arc::into_inner(self.nonblocking);
-        // A forked child shares the setting with its parent.
-        if last.is_some_and(AtomicBool::into_inner) && !process::is_forked() {
+        // Relaxed: the clones that are in use meanwhile may set it at any moment.
+        let ours = self.nonblocking.load(Ordering::Relaxed);
+        let last = Arc::into_inner(self.nonblocking).is_some();
+        if !last || (ours && process::is_forked()) {
+            // A forked child shares the open file with its parent, which is like a clone.
+            // On failure the descriptor stays as it is.
+            let _ = reopen(fd.as_fd(), ours);
+        } else if ours {
             // It cannot fail on an open descriptor.
             let again = set_nonblocking(fd.as_fd(), false);
             debug_assert!(again.is_ok(), "{again:?}");
         }
         fd
     }
+}
+
+/// Gives the descriptor of a pipe an open file of its own, which blocks, under the same
+/// number. `ours`: if the present one does not block, that is our doing.
+///
+/// Only pipes: the open file of anything else may have a position.
+fn reopen(fd: BorrowedFd<'_>, ours: bool) -> io::Result<()> {
+    let check = |result: i32| match result {
+        -1 => Err(io::Error::last_os_error()),
+        result => Ok(result),
+    };
+    let number = fd.as_raw_fd();
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: room for what it writes.
+    check(unsafe { libc::fstat(number, stat.as_mut_ptr()) })?;
+    // SAFETY: the call succeeded, so it was written.
+    let mode = unsafe { stat.assume_init() }.st_mode;
+    // SAFETY: no pointers.
+    let flags = check(unsafe { libc::fcntl(number, libc::F_GETFL) })?;
+    // SAFETY: as above.
+    let of_number = check(unsafe { libc::fcntl(number, libc::F_GETFD) })?;
+    let theirs = flags & libc::O_NONBLOCK != 0 && !ours;
+    if mode & libc::S_IFMT != libc::S_IFIFO || flags & libc::O_PATH != 0 || theirs {
+        return Ok(());
+    }
+    let path = CString::new(format!("/proc/self/fd/{number}")).expect("it has no zero byte");
+    // Opened without blocking: a named pipe would wait here for its other end.
+    let how = flags & libc::O_ACCMODE | libc::O_NONBLOCK | libc::O_CLOEXEC;
+    // SAFETY: a C string.
+    let own = check(unsafe { libc::open(path.as_ptr(), how) })?;
+    // SAFETY: a new descriptor that nobody else has.
+    let own = unsafe { OwnedFd::from_raw_fd(own) };
+    // SAFETY: no pointers.
+    check(unsafe { libc::fcntl(own.as_raw_fd(), libc::F_SETFL, flags & !libc::O_NONBLOCK) })?;
+    let close_on_exec = match of_number & libc::FD_CLOEXEC {
+        0 => 0,
+        _ => libc::O_CLOEXEC,
+    };
+    // SAFETY: no pointers. The caller owns the number, which stays open throughout.
+    check(unsafe { libc::dup3(own.as_raw_fd(), number, close_on_exec) })?;
+    Ok(())
 }
 
 /// What both ends have.
@@ -179,14 +231,19 @@ macro_rules! pipe_end {
             }
         }
 
-        /// The descriptor: blocking, unless this end has clones that were used.
+        /// The descriptor, which blocks.
+        ///
+        /// If this end has clones, the descriptor gets an open file of its own, so that it
+        /// blocks whatever they do. Where that cannot be had (it needs `/proc`) it shares
+        /// theirs, which does not block while they are used.
         impl From<$name> for OwnedFd {
             fn from(end: $name) -> Self {
                 end.0.into_fd()
             }
         }
 
-        /// The standard stream of a child; see the conversion into a descriptor.
+        /// The standard stream of a child, which blocks as any program expects; see the
+        /// conversion into a descriptor.
         impl From<$name> for Stdio {
             fn from(end: $name) -> Self {
                 OwnedFd::from(end).into()

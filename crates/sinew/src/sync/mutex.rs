@@ -99,12 +99,12 @@ impl<T: ?Sized> Mutex<T> {
 
     /// Takes the lock if nobody holds it.
     ///
+    /// A loop of failing tries is a place where other fibers may run: every 64th in one turn
+    /// of a fiber yields.
+    ///
     /// # Errors
     ///
     /// [`TryLockError`] if somebody does.
-    ///
-    /// A loop of failing tries is a place where other fibers may run: every 64th in one turn
-    /// of a fiber yields.
     ///
     /// ```
     /// let mutex = sinew::sync::Mutex::new(1);

@@ -97,12 +97,12 @@ impl<T: ?Sized> RwLock<T> {
 
     /// Reads if that needs no waiting.
     ///
+    /// A loop of failing tries is a place where other fibers may run: every 64th in one turn
+    /// of a fiber yields.
+    ///
     /// # Errors
     ///
     /// [`TryLockError`] if a writer is inside or in line.
-    ///
-    /// A loop of failing tries is a place where other fibers may run: every 64th in one turn
-    /// of a fiber yields.
     #[inline]
     pub fn try_read(&self) -> Result<RwLockReadGuard<'_, T>, TryLockError> {
         match self.try_read_quietly() {
@@ -125,12 +125,12 @@ impl<T: ?Sized> RwLock<T> {
 
     /// Writes if that needs no waiting.
     ///
+    /// A loop of failing tries is a place where other fibers may run: every 64th in one turn
+    /// of a fiber yields.
+    ///
     /// # Errors
     ///
     /// [`TryLockError`] if anybody is inside or in line.
-    ///
-    /// A loop of failing tries is a place where other fibers may run: every 64th in one turn
-    /// of a fiber yields.
     #[inline]
     pub fn try_write(&self) -> Result<RwLockWriteGuard<'_, T>, TryLockError> {
         if !self.shares.try_take(WRITER) {

@@ -120,18 +120,21 @@ impl Semaphore {
 
     /// Takes one permit if that needs no waiting.
     ///
+    /// A loop of failing tries is a place where other fibers may run: every 64th in one turn
+    /// of a fiber yields.
+    ///
     /// # Errors
     ///
     /// [`TryAcquireError`] if there is none, somebody stands in line for one, or
     /// the semaphore is closed.
-    ///
-    /// A loop of failing tries is a place where other fibers may run: every 64th in one turn
-    /// of a fiber yields.
     pub fn try_acquire(&self) -> Result<SemaphorePermit<'_>, TryAcquireError> {
         self.try_acquire_many(1)
     }
 
     /// Takes `permits` if that needs no waiting.
+    ///
+    /// A loop of failing tries is a place where other fibers may run: every 64th in one turn
+    /// of a fiber yields.
     ///
     /// # Errors
     ///
@@ -273,7 +276,8 @@ impl Semaphore {
         }
     }
 
-    /// As [`try_acquire`](Self::try_acquire), with a permit that borrows nothing.
+    /// As [`try_acquire`](Self::try_acquire), with a permit that borrows nothing; every 64th
+    /// failing try in one turn of a fiber yields here, too.
     ///
     /// # Errors
     ///
@@ -282,8 +286,8 @@ impl Semaphore {
         self.try_acquire_many_owned(1)
     }
 
-    /// As [`try_acquire_many`](Self::try_acquire_many), with a permit that
-    /// borrows nothing.
+    /// As [`try_acquire_many`](Self::try_acquire_many), with a permit that borrows nothing;
+    /// every 64th failing try in one turn of a fiber yields here, too.
     ///
     /// # Errors
     ///

@@ -120,6 +120,48 @@ impl Builder {
         shared_for_spawn(|shared| unsafe { spawn_on(shared, request, f) })
     }
 
+    /// As [`spawn`](Self::spawn), for a closure and a result that borrow; as std's.
+    ///
+    /// [`scope`](crate::scope()) does the same without `unsafe`.
+    ///
+    /// # Safety
+    ///
+    /// Nothing that the closure or its result borrows may end before the fiber has ended
+    /// and its result was taken. So either the handle is [joined](JoinHandle::join) before
+    /// that, or they borrow only what lives for ever.
+    ///
+    /// That the runtime has ended does not mean that the fiber has: one that could not end
+    /// is leaked, and what it has lent may still be used
+    /// ([`Runtime::shutdown_timeout`](crate::Runtime::shutdown_timeout)).
+    ///
+    /// # Errors
+    ///
+    /// As [`spawn`](Self::spawn).
+    ///
+    /// # Panics
+    ///
+    /// As [`spawn`](Self::spawn).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let text = String::from("borrowed");
+    /// // SAFETY: the fiber is joined before `text` is dropped.
+    /// let length = unsafe { sinew::Builder::new().spawn_unchecked(|| text.len()) }?;
+    /// assert_eq!(length.join().unwrap(), 8);
+    /// # std::io::Result::Ok(())
+    /// ```
+    #[track_caller]
+    pub unsafe fn spawn_unchecked<F, T>(self, f: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
+        let request = self.request(Location::caller())?;
+        // SAFETY: `Send`; valid for long enough by the caller's promise.
+        shared_for_spawn(|shared| unsafe { spawn_on(shared, request, f) })
+    }
+
     /// Starts the fiber on this worker, where it stays; see
     /// [`spawn_local`](crate::spawn_local).
     ///

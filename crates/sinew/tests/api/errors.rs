@@ -1,12 +1,14 @@
 //! Errors of ours as `io::Error`s and in chains of sources.
 
 use sinew::channel::{self, broadcast};
-use sinew::scope::{Failure, NoWinner, nursery, race};
+use sinew::scope::{Failure, NoWinner, Restart, Supervision, nursery, race, supervise};
 use sinew::sync::{self, Semaphore};
 use sinew::{Cancelled, JoinError};
+use std::cell::Cell;
 use std::error::Error;
 use std::fmt;
 use std::io::{self, ErrorKind};
+use std::sync::mpsc;
 use std::time::Duration;
 
 /// What `?` makes of an error in a function that returns an `io::Result`.
@@ -182,6 +184,59 @@ fn errors_of_fibers_scopes_and_limits_convert() {
     let cancelled = cancelled.unwrap_err();
     assert!(Cancelled::is_in(&cancelled));
     assert!(Cancelled::is_in(&by_question_mark(cancelled)));
+}
+
+#[test]
+fn errors_of_shutdowns_and_supervisors_convert() {
+    let _watch = crate::harness::watch();
+    let runtime = crate::harness::runtime(1);
+    let deaf = runtime.spawn(|| -> () {
+        loop {
+            sinew::park()
+        }
+    });
+    crate::harness::wait_until(|| deaf.fiber().wait_reason() == sinew::WaitReason::Park);
+    assert_kind(
+        runtime.shutdown_timeout(Duration::ZERO).unwrap_err(),
+        ErrorKind::TimedOut,
+    );
+
+    let limits = Supervision::new().intensity(0, Duration::from_secs(3600));
+    let gave_up = supervise(limits, |s| {
+        s.child("fails", Restart::Permanent, || Err::<(), _>("at once"));
+    });
+    assert_kind(gave_up.unwrap_err(), ErrorKind::Other);
+}
+
+/// A thread that ends destroys its fiber-locals among its thread-locals.
+#[test]
+fn the_error_of_a_fiber_local_on_a_thread_that_ends_converts() {
+    sinew::fiber_local! {
+        static KEY: u32 = 7;
+    }
+    struct Uses(mpsc::Sender<sinew::AccessError>);
+    impl Drop for Uses {
+        fn drop(&mut self) {
+            if let Err(error) = KEY.try_with(|_| ()) {
+                self.0.send(error).unwrap();
+            }
+        }
+    }
+    thread_local! {
+        static BEFORE: Cell<Option<Uses>> = const { Cell::new(None) };
+        static AFTER: Cell<Option<Uses>> = const { Cell::new(None) };
+    }
+    let (errors, found) = mpsc::channel();
+    std::thread::spawn(move || {
+        // Of the two, one is destroyed after the fiber-locals, whatever the order is.
+        BEFORE.set(Some(Uses(errors.clone())));
+        KEY.with(|value| assert_eq!(*value, 7));
+        AFTER.set(Some(Uses(errors)));
+    })
+    .join()
+    .unwrap();
+    let error = found.try_iter().next();
+    assert_kind(error.expect("one of the two fails"), ErrorKind::Other);
 }
 
 #[test]

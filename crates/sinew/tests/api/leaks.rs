@@ -5,11 +5,12 @@
 //! sanitizer sees that it is still there. Without one, the end of the worker's thread is
 //! looked for in `/proc`.
 
+use crate::harness::kept::Tid;
 use crate::harness::{Gate, OnDrop, runtime, wait_until, watch};
 use sinew::{Builder, IoDriver, JoinHandle, Runtime, ShutdownError, WaitReason};
 use std::cell::RefCell;
 use std::io::{Read as _, Write as _};
-use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
@@ -28,54 +29,6 @@ thread_local! {
 impl Lent {
     fn check(&self) {
         assert_eq!(self.0, "borrowed from a worker's thread");
-    }
-}
-
-/// The OS thread of a worker, as a fiber on it has told.
-#[derive(Clone, Default)]
-struct Tid(Arc<AtomicI32>);
-
-impl Tid {
-    /// Notes the thread that calls this.
-    fn note(&self) {
-        // SAFETY: takes nothing, and cannot fail.
-        self.0.store(unsafe { libc::gettid() }, Ordering::Release);
-    }
-
-    fn get(&self) -> i32 {
-        wait_until(|| self.0.load(Ordering::Acquire) != 0);
-        self.0.load(Ordering::Acquire)
-    }
-
-    fn status(&self) -> Option<String> {
-        std::fs::read_to_string(format!("/proc/self/task/{}/status", self.get())).ok()
-    }
-
-    /// Waits until the thread sleeps for good, which it does with all signals blocked.
-    ///
-    /// A thread that ends blocks them as well, but does not stay: so it is looked at often.
-    #[track_caller]
-    fn is_kept(&self) {
-        let mut looks = 0;
-        wait_until(|| {
-            let status = self.status();
-            let status = status.expect("the thread of a worker with a leaked fiber has ended");
-            let field = |name| {
-                status
-                    .lines()
-                    .find_map(|line| line.strip_prefix(name))
-                    .unwrap()
-            };
-            let blocked = u64::from_str_radix(field("SigBlk:").trim(), 16).unwrap();
-            let sleeps = field("State:").trim().starts_with('S');
-            let kept = sleeps && blocked & 1 << (libc::SIGUSR1 - 1) != 0;
-            looks = if kept { looks + 1 } else { 0 };
-            looks == 100
-        });
-    }
-
-    fn ends(&self) {
-        wait_until(|| self.status().is_none());
     }
 }
 

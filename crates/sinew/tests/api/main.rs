@@ -12,6 +12,7 @@ mod block_on;
 mod blocking;
 mod cancel;
 mod channel;
+mod choices;
 mod coroutines;
 mod drops;
 mod errors;

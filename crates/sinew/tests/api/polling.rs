@@ -7,10 +7,11 @@ use sinew::channel::{
 };
 use sinew::sync::{Event, FairMutex, Futex, Mutex, Notify, RwLock, Semaphore, Sequencer};
 use sinew::{Runtime, block_on, no_suspend, spawn_local, yield_now};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Every so many tries in vain yield.
@@ -111,6 +112,13 @@ fn every_64th_failing_try_of_a_channel_lets_others_run() {
                 default => false,
             }
         });
+        lets_others_run("select_biased! with default", || {
+            sinew::select_biased! {
+                send(full, 2) -> _sent => true,
+                recv(empty) -> _message => true,
+                default => false,
+            }
+        });
     });
 }
 
@@ -133,6 +141,11 @@ fn every_64th_failing_try_of_a_lock_lets_others_run() {
         let semaphore = Arc::new(Semaphore::new(1));
         let (_held, _kept) = (mutex.lock(), fair.lock());
         lets_others_run("Mutex", || mutex.try_lock().is_ok());
+        let owned = Arc::new(Mutex::new(1));
+        let _owner = owned.clone().lock_owned();
+        lets_others_run("Mutex::try_lock_owned", || {
+            owned.clone().try_lock_owned().is_ok()
+        });
         lets_others_run("FairMutex", || fair.try_lock().is_ok());
         let mut ticket = Some(fair.ticket());
         lets_others_run("ticket", || match ticket.take().unwrap().try_lock() {
@@ -152,6 +165,9 @@ fn every_64th_failing_try_of_a_lock_lets_others_run() {
         lets_others_run("try_acquire", || semaphore.try_acquire().is_ok());
         lets_others_run("try_acquire_owned", || {
             semaphore.clone().try_acquire_owned().is_ok()
+        });
+        lets_others_run("try_acquire_many_owned", || {
+            semaphore.clone().try_acquire_many_owned(2).is_ok()
         });
     });
 }
@@ -185,6 +201,35 @@ fn to_ask_again_and_again_whether_a_fiber_has_ended_lets_others_run() {
         });
         fiber.unpark();
         sleeper.unwrap().join().unwrap();
+        sinew::scope(|s| {
+            let mut sleeper = Some(s.spawn(sinew::park));
+            let fiber = sleeper.as_ref().unwrap().fiber();
+            lets_others_run("ScopedJoinHandle::try_join", || {
+                match sleeper.take().unwrap().try_join() {
+                    Ok(_) => true,
+                    Err(back) => {
+                        sleeper = Some(back);
+                        false
+                    }
+                }
+            });
+            fiber.unpark();
+        });
+    });
+}
+
+#[test]
+fn to_ask_again_and_again_for_a_child_or_a_signal_lets_others_run() {
+    in_fibers(|| {
+        let mut child = sinew::process::Command::new("cat")
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        lets_others_run("Child::try_wait", || child.try_wait().unwrap().is_some());
+        assert!(child.wait().unwrap().success()); // which closes its input
+        let kind = sinew::signal::SignalKind::user_defined2();
+        let mut signals = sinew::signal::signal(kind).unwrap();
+        lets_others_run("Signal::try_recv", || signals.try_recv());
     });
 }
 
@@ -288,6 +333,43 @@ fn tries_of_the_library_do_not_count() {
 fn a_thread_may_poll() {
     let _watch = watch();
     poll_in_vain();
+}
+
+/// There it is no fiber any more, or not yet another: a worker ends, or a fiber has changed
+/// the thread-local's value.
+#[test]
+fn the_destructor_of_a_thread_local_may_poll() {
+    struct Polls(Arc<AtomicUsize>);
+    impl Drop for Polls {
+        fn drop(&mut self) {
+            poll_in_vain();
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    thread_local! {
+        static POLLS: RefCell<Option<Polls>> = const { RefCell::new(None) };
+    }
+    let _watch = watch();
+    let polled = Arc::new(AtomicUsize::new(0));
+    let theirs = polled.clone();
+    let set = move || drop(POLLS.replace(Some(Polls(theirs.clone()))));
+    let on_a_thread = std::thread::spawn({
+        let set = set.clone();
+        move || {
+            set();
+            set(); // drops the first
+        }
+    });
+    on_a_thread.join().unwrap();
+    assert_eq!(polled.load(Ordering::Relaxed), 2);
+    // On a worker: dropped by a fiber, which lets others run, and at the thread's end.
+    let runtime = Runtime::builder().workers(1).build().unwrap();
+    runtime.run(|| {
+        set();
+        assert!(turns_of_another_during(&set) > 0);
+    });
+    drop(runtime); // waits for the thread
+    assert_eq!(polled.load(Ordering::Relaxed), 4);
 }
 
 /// The body of a test waits on its worker, and its child polls there.

@@ -4,6 +4,8 @@ use super::{SIGABRT, run_case, runtime};
 use crate::harness::{wait_until, watch};
 use sinew::{Builder, Runtime, WaitReason};
 use std::future::Future;
+use std::io::Write as _;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +18,7 @@ pub fn child(case: &str) -> bool {
         "fork without a runtime" => fork_without_a_runtime(),
         "fork waits" => fork_and_wait(),
         "fork computes" => fork_and_compute(),
+        "fork with a pipe" => fork_with_a_pipe(),
         _ => return false,
     }
     true
@@ -282,4 +285,34 @@ fn fork_and_compute() {
 fn a_forked_child_goes_on_where_nothing_has_to_wait() {
     let _watch = watch();
     run_case("fork computes", &[]).succeeded();
+}
+
+/// The child has the open file of an end together with its parent, and hands it away.
+fn fork_with_a_pipe() {
+    fn is_nonblocking(fd: &impl AsRawFd) -> bool {
+        // SAFETY: no pointers.
+        unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) & libc::O_NONBLOCK != 0 }
+    }
+    runtime().run(|| {
+        let (_reader, writer) = sinew::io::pipe().unwrap();
+        (&writer).write_all(b"used").unwrap();
+        // SAFETY: the child makes system calls and leaves by `_exit`.
+        let pid = unsafe { fork() };
+        if pid == 0 {
+            let blocks = !is_nonblocking(&OwnedFd::from(writer));
+            // SAFETY: as above.
+            unsafe { _exit(i32::from(!blocks)) };
+        }
+        let mut status = -1;
+        // SAFETY: our own child, and a place for its status.
+        assert_eq!(unsafe { waitpid(pid, &mut status, 0) }, pid);
+        assert_eq!(status, 0, "the child's descriptor does not block");
+        assert!(is_nonblocking(&writer), "the child took the setting back");
+    });
+}
+
+#[test]
+fn an_end_of_a_pipe_that_a_forked_child_hands_away_blocks_there_only() {
+    let _watch = watch();
+    run_case("fork with a pipe", &[]).succeeded();
 }

@@ -31,36 +31,57 @@ pub fn child(case: &str) -> bool {
     true
 }
 
-/// Calls `f` with about `left` bytes of the fiber's stack of `size` left.
-fn deep(size: usize, left: usize, f: &mut dyn FnMut()) {
+/// Where the caller's stack ends, nearly. The address of a variable does not tell that: ASan
+/// keeps variables elsewhere.
+#[inline(always)]
+fn stack_pointer() -> usize {
+    let here: usize;
+    // SAFETY: reads a register.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        std::arch::asm!("mov {}, rsp", out(reg) here, options(nomem, nostack, preserves_flags));
+        #[cfg(target_arch = "aarch64")]
+        std::arch::asm!("mov {}, sp", out(reg) here, options(nomem, nostack, preserves_flags));
+    }
+    here
+}
+
+/// The size of a fiber's stack that is soon full. ASan's frames are larger.
+const SMALL: usize = if cfg!(feature = "sanitizer") { 64 } else { 16 } << 10;
+
+/// Calls `f` with about `left` bytes of the fiber's stack of `SMALL` left.
+fn deep(left: usize, f: &mut dyn FnMut()) {
     #[inline(never)]
     fn down(low: usize, left: usize, f: &mut dyn FnMut()) {
+        // The frame is not larger than what is kept free for the next one.
+        const FRAME: usize = if cfg!(feature = "sanitizer") {
+            1024
+        } else {
+            600
+        };
         let frame = MaybeUninit::<[u8; 256]>::uninit();
-        let here = black_box(&frame).as_ptr().addr();
-        if here - low > left + 600 {
+        if stack_pointer() - low > left + FRAME {
             down(low, left, f);
         } else {
             f();
         }
         black_box(&frame);
     }
-    let here = black_box(0u8);
-    let low = (&raw const here).addr() & !(size - 1);
+    let low = stack_pointer() & !(SMALL - 1);
     down(low + 4096, left, f); // above the guard
 }
 
 /// Each fiber runs with less than the kernel's frame left.
 fn signals_on_full_stacks() {
-    const SIZE: usize = 16 << 10;
     let mut heard = signal(SignalKind::user_defined1()).unwrap();
     let runtime = super::runtime();
     let over = Arc::new(AtomicBool::new(false));
     let turns = Arc::new(AtomicUsize::new(0));
     let (theirs, count) = (over.clone(), turns.clone());
     let fiber = Builder::new()
-        .stack_size(SIZE)
+        .stack_size(SMALL)
         .spawn_on(&runtime.handle(), move || {
-            deep(SIZE, 700, &mut || {
+            deep(700, &mut || {
                 while !theirs.load(Ordering::Relaxed) {
                     count.fetch_add(1, Ordering::Relaxed);
                     std::hint::spin_loop();
@@ -103,7 +124,6 @@ fn signals_that_are_listened_to_need_no_room_on_a_fiber_s_stack() {
 /// A handler of somebody else, without `SA_ONSTACK`: it cannot work, but it is explained.
 fn foreign_signal_on_a_full_stack() {
     extern "C" fn nothing(_signal: i32) {}
-    const SIZE: usize = 16 << 10;
     // SAFETY: an all-zero action is valid, and the handler does nothing.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
@@ -114,9 +134,9 @@ fn foreign_signal_on_a_full_stack() {
         );
     }
     let runtime = super::runtime();
-    let builder = Builder::new().name("brimful").stack_size(SIZE);
+    let builder = Builder::new().name("brimful").stack_size(SMALL);
     let fiber = builder.spawn_on(&runtime.handle(), || {
-        deep(SIZE, 300, &mut || {
+        deep(300, &mut || {
             // SAFETY: no pointers.
             unsafe { libc::raise(libc::SIGUSR2) };
         });

@@ -5,6 +5,7 @@
 #![allow(dead_code)]
 
 pub mod child;
+pub mod kept;
 pub mod turns;
 
 use sinew::{FiberId, IoDriver, Runtime};

@@ -169,7 +169,7 @@ fn an_end_does_not_block_its_clone_when_it_is_handed_away() {
             end.read_exact(&mut [0]).unwrap();
         }
         let away = OwnedFd::from(reader);
-        assert!(is_nonblocking(&away));
+        assert!(!is_nonblocking(&away) && is_nonblocking(&ours));
         // Would keep the only worker for ever, if it blocked.
         let waits = sinew::spawn(move || {
             let mut byte = [0];
@@ -178,6 +178,102 @@ fn an_end_does_not_block_its_clone_when_it_is_handed_away() {
         wait_until(|| waits.fiber().wait_reason() == WaitReason::Read);
         (&writer).write_all(b"x").unwrap();
         assert_eq!(waits.join().unwrap().unwrap(), *b"x");
+    });
+}
+
+#[test]
+fn an_end_that_is_handed_away_blocks_also_if_its_clones_are_used_later() {
+    everywhere(|| {
+        let (reader, writer) = pipe().unwrap();
+        let clone = writer.try_clone().unwrap();
+        // SAFETY: no pointers.
+        let set = unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, libc::O_DIRECT) };
+        assert_eq!(set, 0);
+        let number = clone.as_raw_fd();
+        let away = OwnedFd::from(clone);
+        (&writer).write_all(b"packet").unwrap();
+        assert!(!is_nonblocking(&away) && is_nonblocking(&writer));
+        assert!(!is_inherited(&away));
+        assert_eq!(away.as_raw_fd(), number);
+        // Its other settings are as they were: each write is a packet.
+        let mut away = std::fs::File::from(away);
+        away.write_all(b"another").unwrap();
+        let mut bytes = [0; 64];
+        assert_eq!((&reader).read(&mut bytes).unwrap(), 6);
+        assert_eq!((&reader).read(&mut bytes).unwrap(), 7);
+        // The end of the pipe needs them both gone.
+        drop(writer);
+        away.write_all(b"last").unwrap();
+        drop(away);
+        assert_eq!((&reader).read(&mut bytes).unwrap(), 4);
+        assert_eq!((&reader).read(&mut bytes).unwrap(), 0);
+    });
+}
+
+#[test]
+fn an_end_that_did_not_block_before_it_was_ours_stays_so() {
+    everywhere(|| {
+        let (_reader, writer) = pipe().unwrap();
+        let fd = OwnedFd::from(writer);
+        // SAFETY: no pointers.
+        let set = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
+        assert_eq!(set, 0);
+        let writer = PipeWriter::from(fd);
+        let clone = writer.try_clone().unwrap();
+        (&writer).write_all(b"used").unwrap();
+        assert!(is_nonblocking(OwnedFd::from(clone)));
+        assert!(is_nonblocking(OwnedFd::from(writer)));
+    });
+}
+
+/// What is no pipe may be in an end, too; its position is the open file's.
+#[test]
+fn a_file_that_is_handed_away_as_an_end_keeps_its_position() {
+    everywhere(|| {
+        let file = std::fs::File::open("/proc/self/status").unwrap();
+        let reader = PipeReader::from(OwnedFd::from(file));
+        let clone = reader.try_clone().unwrap();
+        let mut start = [0; 5];
+        (&reader).read_exact(&mut start).unwrap();
+        assert_eq!(&start, b"Name:");
+        let mut file = std::fs::File::from(OwnedFd::from(clone));
+        file.read_exact(&mut start).unwrap();
+        assert_ne!(&start, b"Name:");
+    });
+}
+
+/// More than the pipe holds, by a program that does not expect `WouldBlock`.
+#[test]
+fn a_child_writes_to_an_end_that_has_clones_in_use() {
+    everywhere(|| {
+        const MIB: usize = 1 << 20;
+        for used_before in [true, false] {
+            let (reader, writer) = pipe().unwrap();
+            if used_before {
+                (&writer).write_all(b"head").unwrap();
+            }
+            let theirs = OwnedFd::from(writer.try_clone().unwrap());
+            if !used_before {
+                (&writer).write_all(b"head").unwrap();
+            }
+            let mut command = Command::new("dd");
+            command.args(["if=/dev/zero", "bs=1M", "count=1", "status=none"]);
+            let mut child = command.stdout(theirs).spawn().unwrap();
+            drop(command); // it has the child's end, too
+            // Nobody reads until the pipe is full, so that the child has to wait. The head
+            // may have a page for itself.
+            wait_until(|| {
+                let mut held = 0;
+                // SAFETY: `FIONREAD` writes an int.
+                unsafe { libc::ioctl(reader.as_raw_fd(), libc::FIONREAD, &mut held) };
+                held >= (1 << 16) - (1 << 12)
+            });
+            drop(writer);
+            let mut all = Vec::new();
+            (&reader).read_to_end(&mut all).unwrap();
+            assert_eq!(all.len(), MIB + 4);
+            assert!(child.wait().unwrap().success());
+        }
     });
 }
 

@@ -1,14 +1,15 @@
 //! Runtimes that are given up while their fibers have lent what is their thread's, and
 //! runtimes that end while others still know their fibers.
 
+use crate::harness::kept::Tid;
 use crate::harness::{Gate, Rng, wait_until};
 use crate::seeded;
 use sinew::sync::Mutex;
 use sinew::{Builder, IoDriver, Priority, Runtime};
 use std::cell::RefCell;
 use std::io::{Read as _, Write as _};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex as StdMutex};
 use std::time::Duration;
 
 const TEXT: &str = "lent by a thread";
@@ -35,6 +36,28 @@ impl Reads {
         }
         assert_eq!(lent, TEXT);
         self.done.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Fibers that read into the buffer of their worker's thread, also past the end of their
+/// runtime.
+#[derive(Default)]
+struct DeafReaders {
+    spawned: usize,
+    /// The threads whose buffers are lent.
+    lent: Arc<StdMutex<Vec<Tid>>>,
+    /// Those that found the buffer lent to another.
+    refused: Arc<AtomicUsize>,
+}
+
+impl DeafReaders {
+    fn lent(&self) -> Vec<Tid> {
+        self.lent.lock().unwrap().clone()
+    }
+
+    /// Whether each has begun to read, or found that it cannot.
+    fn have_begun(&self) -> bool {
+        self.lent().len() + self.refused.load(Ordering::SeqCst) == self.spawned
     }
 }
 
@@ -73,19 +96,26 @@ fn what_was_lent_by_the_thread_of_a_given_up_runtime_can_be_used() {
         let other = Arc::new(build(1));
         let (gate, reads) = (Gate::new(), Arc::new(Reads::default()));
         let (mut near, mut lenders) = (Vec::new(), 0);
+        let mut readers = DeafReaders::default();
         for _ in 0..1 + rng.below(6) {
             if rng.chance(4) {
                 let (one, two) = std::os::unix::net::UnixStream::pair().unwrap();
                 near.push(one);
                 let deaf = rng.chance(2);
+                readers.spawned += usize::from(deaf);
+                let (lent, refused) = (readers.lent.clone(), readers.refused.clone());
                 let read = move || {
                     let mut stream = sinew::net::UnixStream::from(two);
                     BUFFER.with(|buffer| {
                         // Another fiber of the worker may have it.
                         let Ok(mut buffer) = buffer.try_borrow_mut() else {
+                            refused.fetch_add(usize::from(deaf), Ordering::SeqCst);
                             return;
                         };
                         if deaf {
+                            let tid = Tid::default();
+                            tid.note();
+                            lent.lock().unwrap().push(tid);
                             let _ = sinew::shield(|| stream.read(&mut buffer));
                         } else {
                             let _ = stream.read(&mut buffer);
@@ -107,15 +137,26 @@ fn what_was_lent_by_the_thread_of_a_given_up_runtime_can_be_used() {
         if rng.chance(2) {
             wait_until(|| lenders == 0 || reads.begun.load(Ordering::SeqCst) > 0);
         }
+        if rng.chance(2) {
+            wait_until(|| readers.have_begun());
+        }
         let patience = Duration::from_micros(rng.below(2000));
-        if let Err(error) = runtime.shutdown_timeout(patience) {
+        let lent = readers.lent();
+        let ended = runtime.shutdown_timeout(patience);
+        if let Err(error) = &ended {
             // A fiber that had not started keeps no thread.
             assert!(error.kept_threads() <= 2, "{error}");
         }
+        if !lent.is_empty() {
+            let kept = ended.expect_err("a read goes on").kept_threads();
+            assert!(kept >= lent.len(), "{kept} of {}", lent.len());
+        }
+        lent.iter().for_each(Tid::is_kept);
         for one in &mut near {
             // The other end may be closed.
             let _ = one.write_all(&[1; 64]);
         }
+        lent.iter().for_each(Tid::is_kept);
         gate.open();
         // Those that came late have nothing to wait for.
         wait_until(|| reads.begun.load(Ordering::SeqCst) == reads.done.load(Ordering::SeqCst));

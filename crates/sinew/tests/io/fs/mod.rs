@@ -4,6 +4,7 @@ mod cancelled;
 mod directories;
 mod lock;
 mod names;
+pub mod owner;
 mod positioned;
 mod shared;
 mod special;

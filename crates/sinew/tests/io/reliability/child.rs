@@ -1,6 +1,7 @@
 //! Cases in child processes, which are this same binary with a variable set.
 
 use super::{echoes, kernel, leaks, limits, many, soak};
+use crate::fs::owner;
 use crate::harness::child::this_program;
 use crate::harness::watch;
 use std::io::{BufRead, BufReader, Read};
@@ -32,6 +33,7 @@ fn child() {
         "timers" => many::timers_with_io(),
         "full ring" => many::more_reads_than_a_ring_holds(),
         "soak" => soak::soak(),
+        "another root" => owner::change_root(),
         other => panic!("no such case: {other}"),
     }
 }

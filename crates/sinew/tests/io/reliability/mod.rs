@@ -4,7 +4,7 @@
 //!
 //! Bounded for every day; `SINEW_SOAK=1` makes it large.
 
-mod child;
+pub mod child;
 mod echoes;
 mod kernel;
 mod leaks;
