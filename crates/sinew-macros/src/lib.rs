@@ -114,7 +114,7 @@ pub fn main(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// The arguments are those of [`macro@main`], and `timeout = Duration::from_secs(5)`: how long the
 /// test may take. Without it that is 60 seconds, or as many as the environment variable
 /// `SINEW_TEST_TIMEOUT` says. `SINEW_TEST_TIMEOUT=0` takes the limit from all tests, also from
-/// those that set one: for a debugger.
+/// those that set one: for a debugger. So does `timeout = Duration::ZERO` for one test.
 ///
 /// # Examples
 ///

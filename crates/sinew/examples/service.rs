@@ -1,5 +1,4 @@
-//! A whole service. On SIGTERM or Ctrl-C it accepts no more, finishes the requests that are
-//! under way, and after a deadline cancels those that are left; told once more it ends at once.
+//! A whole service, which SIGTERM or Ctrl-C ends in steps: the guide has a chapter about it.
 //! Without an address to serve at (`cargo run --example service -- 127.0.0.1:7000`) it tries itself.
 
 use sinew::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,8 +7,7 @@ use sinew::{CancelToken, select};
 use std::io::{self, BufRead, BufReader, Write};
 use std::time::Duration;
 
-/// `stop` is entered only between two requests. So an idle connection ends when the service
-/// stops, and a request that was read is finished.
+/// Enters `stop` only between two requests: it ends an idle connection, but no request.
 fn converse(stream: &TcpStream, stop: &CancelToken) -> io::Result<()> {
     let mut lines = BufReader::new(stream).lines();
     while let Some(Ok(line)) = stop.enter(|| lines.next()) {
@@ -22,14 +20,15 @@ fn converse(stream: &TcpStream, stop: &CancelToken) -> io::Result<()> {
 }
 
 /// Accepts until `stop` is cancelled; returns when the last request has ended.
-fn serve(listener: &TcpListener, stop: &CancelToken) {
+fn serve(listener: &TcpListener, stop: &CancelToken) -> io::Result<()> {
     sinew::scope(|requests| {
         let accept = |stream: io::Result<TcpStream>| {
             let talk = move || stream.and_then(|stream| converse(&stream, stop));
             requests.spawn(|| talk().unwrap_or_else(|error| eprintln!("a connection: {error}")));
         };
         stop.enter(|| listener.incoming().for_each(accept)); // not its children
-    });
+        listener.close() // from now on clients are refused
+    })
 }
 
 fn run(listener: &TcpListener, drain: Duration) -> io::Result<()> {
@@ -47,10 +46,10 @@ fn run(listener: &TcpListener, drain: Duration) -> io::Result<()> {
             });
             again.map(|()| std::process::exit(1)) // at once
         });
-        all.enter(|| serve(listener, &stop));
+        let served = all.enter(|| serve(listener, &stop));
         watcher.cancel(); // all was done in time
-    });
-    Ok(())
+        served
+    })
 }
 
 fn try_it(address: SocketAddr) {
@@ -73,8 +72,9 @@ fn main() -> io::Result<()> {
         return run(&TcpListener::bind(address)?, Duration::from_secs(10));
     }
     let listener = TcpListener::bind("127.0.0.1:0")?;
-    sinew::scope(|s| {
-        s.spawn(|| try_it(listener.local_addr().unwrap()));
-        run(&listener, Duration::from_millis(200))
-    })
+    let address = listener.local_addr()?;
+    let trial = sinew::spawn(move || try_it(address));
+    run(&listener, Duration::from_millis(200))?;
+    assert!(TcpStream::connect(address).is_err());
+    Ok(trial.join()?)
 }

@@ -179,5 +179,6 @@ pub(crate) fn test_timeout(set: Option<Duration>) -> io::Result<Option<Duration>
         Some(0) => None,
         Some(seconds) => Some(set.unwrap_or(Duration::from_secs(seconds as u64))),
         None => Some(set.unwrap_or(TEST_TIMEOUT)),
-    })
+    }
+    .filter(|limit| !limit.is_zero()))
 }

@@ -119,8 +119,8 @@ fn is_stuck(fiber: &FiberInfo) -> bool {
 fn report(shared: &Arc<Shared>, after: Duration) {
     log(&format!(
         "runtime '{}': nothing has happened for {after:?} while its end is awaited: no fiber is \
-         ready, no timer is set, and none waits for I/O; they wait for each other, or for another \
-         thread or runtime:{}",
+         ready, no timer is set, and none waits for I/O; they wait for each other, for themselves (a \
+         lock taken twice), or for another thread or runtime:{}",
         shared.settings.name,
         super::fibers::listed(shared, SHOWN),
     ));

@@ -14,7 +14,7 @@
 //! The second and third are *doomed*: they will only end. What they drop is user code and
 //! may wait, also for each other: so each gets a small stack of its own, of the runtime's
 //! pool, which is mostly to be had where a large one is not. If that is refused, too, they
-//! take turns on the runtime's [`Reserve`](crate::stack::Reserve): there the next one waits
+//! take turns on the runtime's [`Reserve`]: there the next one waits
 //! for the drop of the one before, and two that wait for each other never end.
 //!
 //! While it waits such a fiber is parked, like one that has a stack: who cancels it nudges

@@ -372,10 +372,12 @@ fn on_thread_and_fiber(test: fn()) {
 /// A limit that was reached, in a coroutine that is suspended inside of it: a waker that is
 /// called because of that ends the coroutine, and the limit's frame with it.
 fn with_a_limit_that_a_waker_ends(look: impl FnOnce()) {
+    // Time enough to poll before it is over.
+    const LIMIT: Duration = Duration::from_millis(200);
     let scope = Rc::new(Cell::new(None));
     let theirs = scope.clone();
     let mut inside = coroutine(move |suspend| {
-        let limited = sinew::timeout(Duration::from_millis(1), || {
+        let limited = sinew::timeout(LIMIT, || {
             sinew::scope(|s| {
                 theirs.set(Some(s.token()));
                 suspend.suspend(());

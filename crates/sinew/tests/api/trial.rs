@@ -182,6 +182,13 @@ mod failing {
         }
     }
 
+    #[sinew::test(timeout = Duration::ZERO)]
+    fn body_without_a_limit() {
+        if is_child() {
+            sinew::sleep(Duration::from_millis(5)).unwrap();
+        }
+    }
+
     #[sinew::test]
     fn body_that_sleeps_by_the_default() {
         if is_child() {
@@ -324,6 +331,9 @@ fn the_variable_sets_the_usual_limit_and_takes_all_limits_away() {
         &[("SINEW_TEST_TIMEOUT", "soon")],
         &words,
     );
+
+    let (passed, said) = run("body_without_a_limit", &[]);
+    assert!(passed, "{said}");
 
     // Without a limit it hangs: it is ended here.
     let mut child = this_program()

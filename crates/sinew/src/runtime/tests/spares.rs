@@ -151,9 +151,8 @@ fn a_retired_spare_takes_nothing_new_and_serves_what_it_has_started() {
                 let name = name.join().unwrap();
                 assert!(!is_spare(&name), "{name}");
             }
-            // It has a fiber. Another one that was started may still be on its way out.
-            until(|| runtime.stats().spare_threads <= 1);
-            assert_eq!(runtime.stats().spare_threads, 1);
+            // It has a fiber. On a loaded machine another one may have come, and goes.
+            until(|| runtime.stats().spare_threads == 1);
             parked.fiber().unpark();
             let (begun, ended, local, child) = parked.join().unwrap();
             assert!(is_spare(&begun) && begun == ended && begun == local);
