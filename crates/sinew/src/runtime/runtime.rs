@@ -200,11 +200,8 @@ impl Runtime {
             name: format!("{}-blocking", config.name),
         });
         let spare_deques = deques.split_off(config.workers);
-        let start_spare = |shared: &Arc<Shared>, index| {
-            let theirs = shared.clone();
-            let deques = move || spare::take_deques(&theirs, index);
-            start_worker(shared, index, deques, None, None)
-        };
+        let start_spare =
+            |shared: &Arc<Shared>, index| start_worker(shared, index, None, None, None);
         let services = Services {
             pool: Arc::new(pool),
             spares: Spares::new(start_spare, config.spare_linger, spare_deques),
@@ -227,7 +224,7 @@ impl Runtime {
         let mut choice = config.choice;
         for (index, deques) in deques.into_iter().enumerate() {
             let cpu = (!cpus.is_empty()).then(|| cpus[index % cpus.len()]);
-            let thread = start_worker(&shared, index, || deques, choice.take(), cpu)?;
+            let thread = start_worker(&shared, index, Some(deques), choice.take(), cpu)?;
             threads.workers.push(thread);
         }
         let settings = MonitorSettings {
@@ -469,10 +466,11 @@ fn is_inside(shared: &Arc<Shared>) -> bool {
         || std::ptr::eq(current::pool_of(), Arc::as_ptr(shared))
 }
 
+/// Starts the thread of a worker, or of a spare, which has no `deques` of its own.
 fn start_worker(
     shared: &Arc<Shared>,
     index: usize,
-    deques: impl FnOnce() -> Deques + Send + 'static,
+    deques: Option<Deques>,
     choice: Option<Box<dyn Choice>>,
     cpu: Option<usize>,
 ) -> io::Result<JoinHandle<()>> {
@@ -504,7 +502,8 @@ fn start_worker(
                     "worker {index} has no CPU clock, so fibers that hog it are not reported"
                 ));
             }
-            let core = Core::new(shared, index, deques(), choice, seed);
+            let deques = deques.unwrap_or_else(|| spare::take_deques(&shared, index));
+            let core = Core::new(shared, index, deques, choice, seed);
             core.remote().thread.set(thread);
             run::run(&core);
             core.remote().thread.set(None);

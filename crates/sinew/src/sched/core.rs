@@ -333,27 +333,37 @@ impl Core {
         !self.shared.settings.strict_order && self.in_a_row.get() < NEXT_IN_A_ROW
     }
 
+    /// The next entry if it is the one that runs next, or if private ones of one level are
+    /// all that is ready. Mostly so among fibers that yield or wake each other, for which it
+    /// is inlined: a call of [`next_own`](Self::next_own) saves and restores many registers.
+    #[inline(always)]
+    pub(crate) fn next_at_hand(&self) -> Option<Entry> {
+        if let Some(entry) = self.run_next.take() {
+            self.in_a_row.set(self.in_a_row.get() + 1);
+            return Some(entry);
+        }
+        self.in_a_row.set(0);
+        if self.cold.get() > 0 {
+            return None;
+        }
+        self.queues(Queues::next_alone)
+    }
+
     /// The next entry of this worker's own: run-next, private queue, deque or
     /// preempted. `looked` says whether the worker has looked around in this turn,
     /// and asked its driver: if not, none is returned in the place of a preempted one.
-    #[inline]
     pub(crate) fn next_own(&self, looked: bool) -> Option<Entry> {
         if let Some(entry) = self.run_next.take() {
             self.in_a_row.set(self.in_a_row.get() + 1);
             return Some(entry);
         }
         self.in_a_row.set(0);
-        let several = self.several;
         let cold = self.cold.get();
         self.queues(|queues| {
             let entry = if queues.preempted.ready() != 0 {
                 queues.next_beside_preempted(looked)
-            } else if several {
-                queues.next_of_both()
             } else {
-                let pick = queues.picker.pick(queues.ready.ready(), 0)?;
-                queues.picker.taken(pick);
-                queues.next_private(pick.level)
+                queues.next_of_both() // with one worker the deque is empty
             };
             if cold > 0 {
                 self.cold.set(cold - 1);
