@@ -28,6 +28,17 @@ fn what_is_sent_comes_out_in_order() {
     });
 }
 
+/// The memory for all of them at once would be more than there are addresses.
+#[test]
+fn room_for_large_messages_takes_no_memory_before_they_are_sent() {
+    let _watch = watch();
+    const CAPACITY: usize = 1 << 40;
+    let (tx, rx) = bounded::<[u8; 16 << 10]>(CAPACITY);
+    assert_eq!(tx.capacity(), Some(CAPACITY));
+    tx.send([7; 16 << 10]).unwrap();
+    assert_eq!(rx.recv().unwrap()[16_383], 7);
+}
+
 #[test]
 fn the_capacity_is_what_was_asked_for() {
     let _watch = watch();
