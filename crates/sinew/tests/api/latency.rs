@@ -30,7 +30,7 @@ fn beside_computing(test: impl Fn(&Turns) + Sync) {
                     .map(|_| turns.compute(Priority::Normal))
                     .collect();
                 // One that has not had its first turn is not known to compute.
-                wait_until(|| turns.on_all() >= fibers.len());
+                wait_until(|| turns.all_have_begun());
                 test(&turns);
                 turns.stop();
                 for fiber in fibers {

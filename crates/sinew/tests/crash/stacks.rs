@@ -30,8 +30,12 @@ pub fn child(case: &str) -> bool {
 fn limit_memory(more: u64) {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = pages.split(' ').next().unwrap().parse().unwrap();
+    limit_addresses(pages * 4096 + more);
+}
+
+fn limit_addresses(bytes: u64) {
     let limit = libc::rlimit {
-        rlim_cur: pages * 4096 + more,
+        rlim_cur: bytes,
         rlim_max: libc::RLIM_INFINITY,
     };
     // SAFETY: the pointer is to a live limit.
@@ -390,6 +394,7 @@ fn a_spare_gets_no_thread() {
     });
     assert_eq!(runtime.stats().spare_threads, 0);
     assert!(!waits.is_finished());
+    limit_addresses(libc::RLIM_INFINITY);
     go.open();
     waits.join().unwrap();
     for blocked in blocked {

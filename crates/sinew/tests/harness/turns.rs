@@ -24,6 +24,7 @@ struct Counts {
     workers: AtomicUsize,
     turns: [AtomicUsize; THREADS],
     fibers: AtomicUsize,
+    begun: AtomicUsize,
     stop: Gate,
 }
 
@@ -33,6 +34,7 @@ impl Turns {
             workers: AtomicUsize::new(0),
             turns: [const { AtomicUsize::new(0) }; THREADS],
             fibers: AtomicUsize::new(0),
+            begun: AtomicUsize::new(0),
             stop: Gate::new(),
         }))
     }
@@ -50,9 +52,10 @@ impl Turns {
         self.0.turns[worker].load(Ordering::Relaxed)
     }
 
-    /// The same for all workers together.
-    pub fn on_all(&self) -> usize {
-        (0..THREADS).map(|worker| self.on(worker)).sum()
+    /// Whether every computing fiber has had a turn.
+    pub fn all_have_begun(&self) -> bool {
+        let [fibers, begun] = [&self.0.fibers, &self.0.begun].map(|n| n.load(Ordering::Relaxed));
+        fibers == begun
     }
 
     /// Spawns a fiber that computes, with safepoints, until `stop`; its handle returns
@@ -62,6 +65,7 @@ impl Turns {
         let me = self.0.fibers.fetch_add(1, Ordering::Relaxed);
         let builder = Builder::new().priority(priority);
         let fiber = builder.spawn(move || {
+            turns.0.begun.fetch_add(1, Ordering::Relaxed);
             let mut own = 0;
             while !turns.0.stop.is_open() {
                 if RAN_LAST.get() != me {
