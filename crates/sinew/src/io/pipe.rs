@@ -11,7 +11,9 @@
 //! An end that is handed away while it has clones gets an open file of its own, which
 //! blocks (`reopen`): a child that shared the clones' would meet `WouldBlock`, now or at
 //! their next use. That needs `/proc` and the right to open the pipe. Without them the
-//! descriptor shares the clones' open file, and their setting.
+//! descriptor shares the clones' open file, and their setting. So it does if a clone is used
+//! for the first time at the very moment that the end is handed away: between its setting
+//! and its note of that the setting looks like somebody else's.
 
 use super::transfer::{Read as ReadCall, Write as WriteCall};
 use crate::reactor::{Direction, How, Source, call, set_nonblocking};
@@ -135,17 +137,18 @@ impl PipeEnd {
     /// The descriptor; blocking as before, and no clone is hurt by that (setting).
     fn into_fd(self) -> OwnedFd {
         let fd = self.source.into_fd_as_it_is();
-        // Relaxed: the clones that are in use meanwhile may set it at any moment.
-        let ours = self.nonblocking.load(Ordering::Relaxed);
-        let last = Arc::into_inner(self.nonblocking).is_some();
-        if !last || (ours && process::is_forked()) {
+        match Arc::try_unwrap(self.nonblocking).map(AtomicBool::into_inner) {
+            // The last one: no clone is left that could set it.
+            Ok(false) => {}
+            Ok(true) if !process::is_forked() => {
+                // It cannot fail on an open descriptor.
+                let again = set_nonblocking(fd.as_fd(), false);
+                debug_assert!(again.is_ok(), "{again:?}");
+            }
             // A forked child shares the open file with its parent, which is like a clone.
             // On failure the descriptor stays as it is.
-            let _ = reopen(fd.as_fd(), ours);
-        } else if ours {
-            // It cannot fail on an open descriptor.
-            let again = set_nonblocking(fd.as_fd(), false);
-            debug_assert!(again.is_ok(), "{again:?}");
+            Ok(true) => drop(reopen(fd.as_fd(), &AtomicBool::new(true))),
+            Err(shared) => drop(reopen(fd.as_fd(), &shared)),
         }
         fd
     }
@@ -155,7 +158,7 @@ impl PipeEnd {
 /// number. `ours`: if the present one does not block, that is our doing.
 ///
 /// Only pipes: the open file of anything else may have a position.
-fn reopen(fd: BorrowedFd<'_>, ours: bool) -> io::Result<()> {
+fn reopen(fd: BorrowedFd<'_>, ours: &AtomicBool) -> io::Result<()> {
     let check = |result: i32| match result {
         -1 => Err(io::Error::last_os_error()),
         result => Ok(result),
@@ -170,7 +173,8 @@ fn reopen(fd: BorrowedFd<'_>, ours: bool) -> io::Result<()> {
     let flags = check(unsafe { libc::fcntl(number, libc::F_GETFL) })?;
     // SAFETY: as above.
     let of_number = check(unsafe { libc::fcntl(number, libc::F_GETFD) })?;
-    let theirs = flags & libc::O_NONBLOCK != 0 && !ours;
+    // Relaxed: after the flags were read; a clone that sets them notes it right after that.
+    let theirs = flags & libc::O_NONBLOCK != 0 && !ours.load(Ordering::Relaxed);
     if mode & libc::S_IFMT != libc::S_IFIFO || flags & libc::O_PATH != 0 || theirs {
         return Ok(());
     }

@@ -42,12 +42,20 @@ pub(crate) struct Trimmed {
     pub(crate) given: Given,
 }
 
-/// What is to be left by a trim that is made in steps.
+/// What a trim that is made in steps has still to give back. Amounts, not levels to reach:
+/// a load that comes and goes would be below none for long.
 pub(crate) struct TrimGoal {
     /// Used free stacks.
-    dirty: usize,
+    stacks: usize,
     /// Idle slabs of each class.
-    idle: [usize; StackClass::COUNT],
+    slabs: [usize; StackClass::COUNT],
+}
+
+/// What a step of it did.
+struct GivenBack {
+    stacks: usize,
+    /// Pages or addresses are free that were not.
+    freed: bool,
 }
 
 /// A slot that is being cleaned. It is marked as taken, but has no handle.
@@ -61,73 +69,77 @@ impl StackPool {
     /// have begun to starve meanwhile: see [`Trimmed::given`].
     pub(crate) fn trim(&self, level: Trim) -> Trimmed {
         let mut goal = self.trim_goal(level);
-        let mut stacks = 0;
+        let mut all = GivenBack {
+            stacks: 0,
+            freed: false,
+        };
         while let Some(more) = self.give_some_back(&mut goal) {
-            stacks += more;
+            all.stacks += more.stacks;
+            all.freed |= more.freed;
         }
-        self.trimmed(stacks)
+        self.trimmed(&all)
     }
 
-    /// What a trim of this level leaves; for [`trim_step`](Self::trim_step).
+    /// What a trim of this level gives back; for [`trim_step`](Self::trim_step).
     pub(crate) fn trim_goal(&self, level: Trim) -> TrimGoal {
         let shelves = self.lock();
-        let left_of = |count: usize, keep: usize| {
-            let excess = count.saturating_sub(keep);
-            match level {
-                Trim::Half => count - excess.div_ceil(2),
-                Trim::All => count - excess,
-            }
+        let excess = |count: usize, keep: usize| match level {
+            Trim::Half => count.saturating_sub(keep).div_ceil(2),
+            Trim::All => count.saturating_sub(keep),
         };
         TrimGoal {
-            dirty: left_of(shelves.dirty, KEEP),
+            stacks: excess(shelves.dirty, KEEP),
             // One slab of each class stays as a spare.
-            idle: std::array::from_fn(|class| left_of(shelves.classes[class].idle.len(), 1)),
+            slabs: std::array::from_fn(|class| excess(shelves.classes[class].idle.len(), 1)),
         }
     }
 
-    /// A part of a [`trim`](Self::trim) that takes less than a millisecond, so that the
-    /// monitor, which tells workers about time, may make it between two ticks. None if
-    /// the goal is reached.
+    /// A part of a [`trim`](Self::trim), for the monitor, which tells workers about time and
+    /// so should not be away for long: less than a millisecond if few pages of each stack
+    /// were touched. None if there is nothing left to do.
     pub(crate) fn trim_step(&self, goal: &mut TrimGoal) -> Option<Trimmed> {
-        self.give_some_back(goal).map(|stacks| self.trimmed(stacks))
+        let done = self.give_some_back(goal)?;
+        Some(self.trimmed(&done))
     }
 
-    fn trimmed(&self, stacks: usize) -> Trimmed {
-        // Whoever began to starve and then found nothing held the lock before
-        // we last did, so that we see it.
-        let given = if self.is_starving() && stacks > 0 {
+    fn trimmed(&self, done: &GivenBack) -> Trimmed {
+        // Whoever began to starve and then found nothing held the lock before we last
+        // did, which was after all of it was given back: so we see it.
+        let given = if self.is_starving() && done.freed {
             Given::Wanted
         } else {
             Given::Kept
         };
-        Trimmed { stacks, given }
+        Trimmed {
+            stacks: done.stacks,
+            given,
+        }
     }
 
-    /// Unmaps one slab, or cleans a round of stacks; how many stacks that were, or none
-    /// if the goal is reached.
-    fn give_some_back(&self, goal: &mut TrimGoal) -> Option<usize> {
+    /// Unmaps one slab, or cleans a round of stacks; none if there is nothing left to do.
+    fn give_some_back(&self, goal: &mut TrimGoal) -> Option<GivenBack> {
         let surplus = {
             let mut shelves = self.lock();
             let surplus = shelves.remove_surplus(goal);
             self.publish(&shelves);
             surplus
         };
-        match surplus {
-            Some((class, slab)) => {
-                let stacks = slab.dirty();
-                if self.unmap(slab) {
-                    return Some(stacks);
-                }
-                goal.idle[class] = usize::MAX; // it would be refused again
-                Some(0)
-            }
-            None => self.clean_a_round(goal),
+        let Some((class, slab)) = surplus else {
+            return self.clean_a_round(goal);
+        };
+        let stacks = slab.dirty();
+        let freed = self.unmap(slab);
+        if !freed {
+            goal.slabs[class] = 0; // it would be refused again
+            return Some(GivenBack { stacks: 0, freed });
         }
+        goal.stacks = goal.stacks.saturating_sub(stacks);
+        Some(GivenBack { stacks, freed })
     }
 
-    fn clean_a_round(&self, goal: &mut TrimGoal) -> Option<usize> {
+    fn clean_a_round(&self, goal: &mut TrimGoal) -> Option<GivenBack> {
         let mut shelves = self.lock();
-        let work = shelves.take_dirty(goal.dirty);
+        let work = shelves.take_dirty(goal.stacks.min(ROUND));
         self.publish(&shelves);
         if work.is_empty() {
             return None;
@@ -143,11 +155,15 @@ impl StackPool {
             shelves.put_back(id, slot, cleaned);
         }
         self.publish(&shelves);
-        if cleaned {
-            return Some(work.len());
+        if !cleaned {
+            goal.stacks = 0; // locked memory: it would be refused again
+            return None;
         }
-        goal.dirty = usize::MAX; // locked memory: it would be refused again
-        None
+        goal.stacks -= work.len();
+        Some(GivenBack {
+            stacks: work.len(),
+            freed: true,
+        })
     }
 
     /// False if the slab could not be unmapped, and is kept.
@@ -156,6 +172,7 @@ impl StackPool {
         match slab.unmap() {
             Ok(()) => {
                 Guards::forget(splits);
+                drop(self.lock()); // see `trimmed`
                 true
             }
             Err(slab) => {
@@ -170,21 +187,23 @@ impl StackPool {
 }
 
 impl Shelves {
-    /// Takes the youngest idle slab of a class out that has more of them than it is to
-    /// keep.
-    fn remove_surplus(&mut self, goal: &TrimGoal) -> Option<(usize, Slab)> {
-        let has_more = |class: &usize| self.classes[*class].idle.len() > goal.idle[*class];
+    /// Takes the youngest idle slab of a class out of which some are to go, unless it is
+    /// the last.
+    fn remove_surplus(&mut self, goal: &mut TrimGoal) -> Option<(usize, Slab)> {
+        let has_more =
+            |class: &usize| goal.slabs[*class] > 0 && self.classes[*class].idle.len() > 1;
         let class = (0..StackClass::COUNT).find(has_more)?;
         let &id = self.classes[class].idle.last()?;
+        goal.slabs[class] -= 1;
         Some((class, self.remove(id)))
     }
 
-    /// Marks used slots as taken, youngest slabs of the biggest classes first,
-    /// until `target` used ones are left or the round is full.
-    fn take_dirty(&mut self, target: usize) -> Vec<Cleaning> {
+    /// Marks that many used slots as taken, youngest slabs of the biggest classes first,
+    /// but for those that are kept.
+    fn take_dirty(&mut self, most: usize) -> Vec<Cleaning> {
         let mut work = Vec::new();
         for class in (0..StackClass::COUNT).rev() {
-            while self.dirty > target && work.len() < ROUND {
+            while self.dirty > KEEP && work.len() < most {
                 let Some(&id) = self.classes[class].dirty.last() else {
                     break;
                 };

@@ -108,7 +108,7 @@ pub(crate) fn even_out(core: &Core) {
     let waiting = victim.stealable();
     let stuck = waiting > 0 && victim.stuck.load(Ordering::Relaxed);
     // Where fibers compute a new one would stay beside them for good. The CPU is used
-    // either way. Relaxed: as above.
+    // either way, though not in equal shares. Relaxed: as above.
     let computes = core.has_preempted() || core.remote().stuck.load(Ordering::Relaxed);
     if stuck || !computes && waiting >= 2 && 2 * core.load() < theirs {
         if let Some(entry) = steal(core, victim) {

@@ -265,15 +265,24 @@ fn feed_class(core: &Core, class: StackClass, ask: bool) {
             }
             Err(error) if shared.stacks.is_complete() => {
                 say_that_none_is_left(shared, &error);
-                if !take_over(core, block) {
-                    return;
-                }
-                leave(core, class);
-                doom(core, block);
+                return doom_class(core, class);
             }
             Err(_) => return,
         }
     }
+}
+
+/// All that wait for a stack of this class will only end, side by side: what one of them
+/// drops may wait for another.
+fn doom_class(core: &Core, class: StackClass) {
+    while let Some(block) = core.with_starved(|starved| starved.front(class)) {
+        if !take_over(core, block) {
+            break; // on its way to us
+        }
+        leave(core, class);
+        core.with_starved(|starved| starved.doomed.push_back(block));
+    }
+    serve_doomed(core, true);
 }
 
 /// Takes back what was announced for classes that nobody here waits for any more.

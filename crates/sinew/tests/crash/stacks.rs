@@ -162,7 +162,13 @@ fn a_big_stack_can_be_cancelled() {
         assert_eq!(Arc::strong_count(&dropped), 1);
 
         sinew::scope(|s| {
-            let child = big().spawn_scoped(s, || ()).unwrap();
+            // Spawns of the class succeed again once the runtime has noticed that nobody waits.
+            let mut child = None;
+            wait_until(|| {
+                child = big().spawn_scoped(s, || ()).ok();
+                child.is_some()
+            });
+            let child = child.unwrap();
             let waited = child.fiber();
             wait_until(|| big().spawn(|| ()).map(|other| other.cancel()).is_err());
             assert!(!waited.is_finished());
@@ -172,7 +178,6 @@ fn a_big_stack_can_be_cancelled() {
 
         let late = sinew::timeout(Duration::from_millis(20), || {
             sinew::scope(|s| {
-                // Spawns of the class succeed again once nobody waits.
                 let mut child = None;
                 wait_until(|| {
                     child = big().spawn_scoped(s, || ()).ok();
